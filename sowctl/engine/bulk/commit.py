@@ -1,8 +1,9 @@
-"""The commit of a staged run: segments of the winning attempts into journal and store, as one group (principle 2).
+"""Commit of a staged run: segments of the successful attempts are written to journal and store as one group
+(principle 2).
 
-Only the driver of a run calls this, once. Before the group's last block is on disk nothing of it can be seen; then all
-of it can. Memory holds a bucket of the key space or a block, never the whole run. What is written of a block is made
-by :mod:`sowctl.engine.bulk.entries`. Ruled by ``sowctl-pipeline(1)``, STAGING.
+Only the driver of a run calls this, once. The group becomes visible as a whole when its last block is on disk. Memory
+is bounded by a bucket of the key space or a block, not by the run. :mod:`sowctl.engine.bulk.entries` builds the entries
+of a block. The contract is ``sowctl-pipeline(1)``, STAGING.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 def _read_into_memtable(
     writer: StoreWriter, journal: JournalWriter, after: int, watch: Callable[[str, int, int], None]
 ) -> None:
-    """Add the entries behind a txid to the memtable, which is flushed when it is full; the journal's lock is held."""
+    """Add the entries after a txid to the memtable, flushing it when it is full. The journal's lock is held."""
     from sowctl.engine.fold.entry_columns import find_latest_entries
 
     for block in journal.journal.iter_blocks(after=after, topic=writer.ref):
@@ -63,13 +64,13 @@ def _read_into_memtable(
 
 
 class RefusalWords(Struct, frozen=True):
-    """The words in which the error of a stopped run names a refused message: place, excerpt or None, what to do."""
+    """Texts about a rejected message in the error of an aborted run: its place, an excerpt or None, and a hint."""
 
     place: Callable[[Rejected], str]
     excerpt: Callable[[Rejected], str | None]
     hint: str
     in_bytes: bool
-    """Whether places in the input are offsets of bytes."""
+    """True if positions in the input are byte offsets."""
 
 
 FILE_REFUSAL_WORDS = RefusalWords(
@@ -78,12 +79,12 @@ FILE_REFUSAL_WORDS = RefusalWords(
     "--on-error skip skips invalid messages; --rejects FILE saves them",
     in_bytes=True,
 )
-"""For runs that commands start: their input is files."""
+"""Texts for runs of commands, whose input is files."""
 
 
 class RefusalReporting(Struct, frozen=True):
-    """How a run tells of refused messages: ``words`` for errors, ``sources``, the names of input files by number, and
-    ``on_reject``, which is given those that are refused only now."""
+    """Reporting of rejected messages: ``words`` for errors, ``sources``, the names of input files by number, and
+    ``on_reject``, which is called for messages that the commit rejects."""
 
     words: RefusalWords = FILE_REFUSAL_WORDS
     sources: Sequence[str] = ()
@@ -104,13 +105,14 @@ def commit_run(
     refusals: RefusalReporting = FILE_REFUSAL_REPORTING,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CommitReport:
-    """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
+    """Publish the messages of the attempts ``staged`` atomically, and return a report.
 
-    ``publisher`` is client name and sequence number: the group's; if that client has got so far already, nothing is
-    written. ``is_repeated`` decides that instead, from the highest number of that client, and raises where the group
-    may not follow it. ``overwrite``: records for whose keys the run has no message are deleted. Raises InputError where
-    a message was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals
-    and stores raise; then nothing was published, unless the error says that the journal has the messages.
+    ``publisher`` is the client name and sequence number of the group; if the client has already reached that number,
+    nothing is written. ``is_repeated`` replaces this check: it is called with the client's highest number, and raises
+    if the group must not follow it. ``overwrite``: records without a message in the run are deleted. Raises InputError
+    if a message is rejected and the run does not skip errors, LimitError ``SOW-PUB-020`` if more than ``max_errors``
+    are rejected, and what journals and stores raise. After an error nothing is published, unless the error says that
+    the journal has the messages.
     """
     started = monotonic()
     run = _StagedCommit(area, plan, publisher, is_repeated, overwrite, refusals)
@@ -150,7 +152,7 @@ class _StagedCommit:
 
     def run(self, staged: Sequence[StagedAttempt]) -> None:
         report = self.report
-        # Attempts end in any order; samples and refusals are told in the order of the input.
+        # Attempts end in any order; samples and rejected messages are reported in input order.
         staged = sorted(staged, key=lambda one: one.first)
         report.messages = sum(one.messages for one in staged)
         report.blank = sum(one.blank for one in staged)
@@ -160,23 +162,23 @@ class _StagedCommit:
         self._check_refusal_limits()
         self.segments = order_segments(self.directory, [info for one in staged for info in one.segments])
         report.segments = len(self.segments)
-        # An overwrite by no messages deletes every record; anything else without messages is over here.
+        # An overwrite without messages deletes all records; other runs without messages have nothing to commit.
         if not self.segments and not self.overwrite:
             return
         with WriteSession(self.instance, volatile=self.plan.options.allow_volatile) as session:
             writer = session.open_store(self.area.topic)
-            # The locks are held for the whole group: decisions about records stay true until they are written.
+            # The locks are held for the whole group, so that decisions about records remain valid until it is written.
             with session.hold_batch_locks([writer], merge_first=True):
                 self._write_once(session, writer)
-            # The group is durable, and nothing is decided any more: others publish while the store is merged.
+            # The group is durable and all decisions are made, so other processes may publish while the store is merged.
             session.flush_final()
         if report.ahead is not None:
             self.instance.notify(format_clock_warning(report.topic, report.ahead))
 
     def _write_once(self, session: WriteSession, writer: StoreWriter) -> None:
-        """Decide and write everything under the locks, unless this run was published before."""
-        # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
-        # store, and publishes nothing twice.
+        """Decide all outcomes and write the run, unless it was published before. The locks are held."""
+        # Checked under the locks: a driver that is run again after a crash finds its own number in the journal or
+        # store, so it does not publish twice.
         if self.identity and self.is_repeated(session.find_highest_sequence(self.identity[0], [writer])):
             self.report.duplicates = sum(info.entries for info in self.segments)
             return
@@ -189,7 +191,7 @@ class _StagedCommit:
             self._write_store_directly(writer)
 
     def _decide_outcomes(self, writer: StoreWriter) -> None:
-        # Without them, messages are committed as they were staged.
+        # Without deltas and enrichment, messages are committed as they were staged.
         if self.deltas or self.preparer.enrichment is not None:
             from sowctl.engine.bulk.delta_merge import RunFinisher
 
@@ -198,11 +200,11 @@ class _StagedCommit:
             for rejected in finishing.refused:
                 self._report_rejected(rejected)
         if self.overwrite:
-            # Behind the finishing, because refused messages are gone by then: they keep no record alive.
+            # After finishing, which removes rejected messages: they do not preserve the record of their key.
             rest = write_rest_deletions(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
-        # Decided for the whole run before anything is written: one refused message may stop all of it.
+        # Decide the whole run before writing, because one rejected message may abort it.
         self.outcomes = outcomes.decide_run(self._read_blocks, count, writer, self.now)
         if self.outcomes.reasons:
             for rejected in self._find_late_refusals():
@@ -210,7 +212,7 @@ class _StagedCommit:
         self._check_refusal_limits()
 
     def _check_refusal_limits(self) -> None:
-        """Raise where the run is to stop at what was refused so far."""
+        """Raise if the messages rejected so far abort the run: InputError, or LimitError ``SOW-PUB-020``."""
         report, options = self.report, self.plan.options
         if report.rejected and options.on_error != "skip":
             one, words = report.samples[0], self.refusals.words
@@ -237,7 +239,7 @@ class _StagedCommit:
         self.refusals.on_reject(rejected)
 
     def _find_late_refusals(self) -> Iterator[Rejected]:
-        """The messages that were refused only now, because of what the topic holds."""
+        """Yield the messages that the commit rejected because of the records or the time of the topic."""
         at = 0
         for batch in self._read_blocks():
             for place in (self.outcomes.codes[at : at + len(batch)] == outcomes.REFUSED).nonzero()[0].tolist():
@@ -254,7 +256,7 @@ class _StagedCommit:
         return read_segments(self.directory, self.segments)
 
     def _build_entries(self, last_time: int) -> Iterator[EntryBatch]:
-        """Build the entries to write, block by block; each pass counts anew expired ones and looks how far time got."""
+        """Yield the entries to write, block by block; each pass recomputes ``already_expired`` and ``ahead``."""
         report, rule = self.report, self.area.topic.expiration
         report.already_expired = 0
         for entries in build_staged_entries(self._read_blocks(), self.outcomes, self.preparer, self.now, last_time):
@@ -273,21 +275,20 @@ class _StagedCommit:
         self.report.bytes = size
 
     def _write_journal_group(self, session: WriteSession, writer: StoreWriter) -> None:
-        """One group, however large; then its entries are read into the memtable, which is flushed when it is full."""
-        # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
+        """Write the run as one group, then read its entries into the memtable, flushing it whenever it is full."""
+        # Empties the memtable, so that memory holds only entries of this run while the store catches up.
         session.flush_forced()
         journal, size, done, waiting = session.journal, 0, 0, None
         name = self.instance.find_recorded_client()
         recorded = None if name is None else (hash_client_name(name), name)
-        # The journal's lock is held, so the group gets the txids from here on without a gap.
+        # The journal's lock is held, so the txids of the group are consecutive from here.
         first = journal.last_txid + 1
         for entries in self._build_entries(writer.last_time):
             if waiting is not None:
-                # One block waits, because only the last one may be marked as the end of the group. Until that mark is
-                # on disk, readers and recovery take the whole group for one that was never written.
+                # Writing lags by one block, because only the last block may be marked as the end of the group. Until
+                # that mark is on disk, readers and recovery ignore the whole group.
                 journal.append_group(waiting, self.now, last=False)
-            # One number for all entries: they are written together or not at all, so one answer is enough for a
-            # repeated run.
+            # All entries have the same number: they are written atomically, so one number detects a repeated run.
             waiting = entries.set_publisher(self.identity or recorded, self.sequence)
             size += sum(map(len, entries.payloads))
             done += len(entries)
@@ -299,13 +300,13 @@ class _StagedCommit:
             journal.append_group(waiting, self.now, last=True)
             journal.sync()
             self.report.first_txid, self.report.last_txid = first, journal.last_txid
-            # The group is durable. Its entries are read from the journal itself: memory holds a part of them, and after
-            # a crash the next writer reads those behind the last run, or behind the store.
+            # The group is durable. Its entries are read back from the journal, so that memory holds only a part of
+            # them; after a crash, the next writer reads the entries after the last sorted run, or after the store.
             with hint_catch_up(writer):
                 _read_into_memtable(writer, journal, first - 1, self.instance.watch)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
-        """One transaction, in key order."""
+        """Write the run to a store without a journal, in one transaction and in key order."""
         size, count = sum(info.payload_bytes for info in self.segments), sum(info.entries for info in self.segments)
         expected, limit = size + ENTRY_OVERHEAD_BYTES * count, BULK_LIMITS.commit_fold_bytes
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
@@ -321,10 +322,10 @@ class _StagedCommit:
                 written += sum(map(len, entries.payloads))
                 latest = entries.last_time
 
-        # All of it in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
-        # run once more where the file has to grow, so it reads everything anew.
+        # Without a journal, the single transaction makes the run atomic. A transaction is repeated if the file has to
+        # grow, so it reads all entries again.
         def run(txn: WriteTxn) -> None:
-            # In key order, so that pages of the store are touched once and in a row.
+            # In key order, so that each page of the store is changed only once, and in order.
             if writer.rule is None:
                 with fold_last_per_key(read_all(), self.directory, expected, limit) as records:
                     apply_last_values(txn, records, count)
@@ -332,7 +333,7 @@ class _StagedCommit:
                 with fold_timelines(read_all(), self.directory, expected, limit) as timelines:
                     apply_timelines(txn, timelines, writer.rule)
             txn.set_applied_position(NO_LINEAGE, last)
-            # The topic's time only rises: entries of a later run must not lie before these.
+            # The topic's time never decreases: entries of later runs must not be earlier than these.
             txn.raise_last_time(latest)
             if self.identity is not None:
                 # In the transaction of the records, so that a repeated run finds either both or neither.

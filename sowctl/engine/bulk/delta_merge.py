@@ -1,9 +1,9 @@
-"""Messages of a staged run as they are to be recorded: enriched, deltas merged into what their keys hold by then.
+"""Finish the messages of a staged run: enrich them, and merge deltas into the records that precede them.
 
 Called by :mod:`sowctl.engine.bulk.commit`, with the topic's locks held, for topics with Enrichment and runs with
-deltas. :mod:`sowctl.engine.writing.delta_merge` decides what becomes of a message; the result is a segment for each
-bucket of the key space, so that memory holds what is known of one bucket at a time. Ruled by ``behaviour`` 1.3 and 1.7,
-and ``sowctl-pipeline(1)``, STAGING.
+deltas. :mod:`sowctl.engine.writing.delta_merge` computes the finished messages. The result is one segment per bucket of
+the key space, so that memory holds the records of one bucket at a time. The contract is ``behaviour`` 1.3 and 1.7, and
+``sowctl-pipeline(1)``, STAGING.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class RunFinisher:
     """Finishes the messages of a run, bucket by bucket. ``refused`` are those that are too old or cannot be finished.
 
-    A finished message has its time, as one of its own: messages that are refused count for the times of those behind
-    them, and are not there any more when the commit decides about the rest.
+    Finished messages have explicit times: rejected messages affect the times of later ones, but when the commit decides
+    the outcomes, the segments no longer contain them.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class RunFinisher:
         self._names = names
         self._known: dict[bytes, bytes | None] = {}
         self._over: set[bytes] = set()
-        """Keys of ``_known`` whose record was made in this run and has expired."""
+        """Keys of ``_known`` whose record was written in this run and has expired."""
 
     def finish_segments(self, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
-        """Segments of the run with finished messages, and publishes in place of deltas."""
+        """Write segments with finished messages, in which deltas are publishes; return them in input order."""
         size = sum(info.payload_bytes for info in segments)
         buckets = max(1, -(-size // BULK_LIMITS.update_bucket_bytes))
         made = [
             write_segment(self._directory, f"finished-{number}.segment", self._finish_bucket(segments, number, buckets))
             for number in range(buckets)
         ]
-        # Each bucket has messages of the whole input: their segments overlap, and are merged into input order again.
+        # Buckets have messages of the whole input, so their segments overlap and are merged into input order.
         return order_segments(self._directory, [info for info in made if info is not None])
 
     def _finish_bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedBatch]:
@@ -67,8 +67,8 @@ class RunFinisher:
 
         self._known = {}
         self._over = set()
-        # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
-        # bucket.
+        # Read the whole input for each bucket, because the time of a message depends on all earlier messages, in all
+        # buckets.
         last = self._writer.last_time
         for batch in read_segments(self._directory, segments):
             times, older = assign_block_times(batch, self._now, last)
@@ -89,7 +89,7 @@ class RunFinisher:
     def _finish_messages(self, batch: StagedBatch) -> Iterator[StagedBatch]:
         keys = split_words(batch.entries.keys)
         self._look_up_records(set(keys).difference(self._known))
-        # A deletion ends what a delta behind it may be merged with, so messages are finished in stretches between
+        # A delta is not merged with a record before a deletion, so messages are finished in stretches between
         # deletions.
         deletes = batch.arrays.operations == DELETE
         ends = [*((deletes[1:] != deletes[:-1]).nonzero()[0] + 1).tolist(), len(batch)]
@@ -106,7 +106,7 @@ class RunFinisher:
 
     def _look_up_records(self, keys: set[bytes]) -> None:
         stored = self._writer.read_live_values(keys, self._now) if keys else {}
-        # None is kept, too: a key without a record is looked up once.
+        # Cache None, too, so that a key without a record is looked up only once.
         self._known.update((key, stored.get(key)) for key in keys)
 
     def _refuse_message(self, batch: StagedBatch, place: int, reason: Reason) -> None:
@@ -115,14 +115,14 @@ class RunFinisher:
         self.refused.append(Rejected(name, 0, position, *reason, batch.entries.payloads[place]))
 
     def _finish_publishes(self, batch: StagedBatch) -> StagedBatch:
-        """Messages that follow one another without a deletion between them."""
+        """Finish consecutive messages without deletions between them."""
         import numpy as np
 
         keys, times = split_words(batch.entries.keys), batch.entries.list_numbers("times")
         ready = _prepare_messages(batch)
-        # What this run has made of a key stands in for the stored record, as a stored value.
+        # If this run has already changed a key, its result is used instead of the stored record.
         stored = {key: value for key in keys if (value := self._known[key]) is not None}
-        # The function of publishing: a bulk load merges and enriches as single messages do.
+        # Publishing uses the same function, so a bulk load merges and enriches in the same way.
         gone = enrich_and_merge(
             self._writer, self._preparer, ready, range(len(keys)), times, stored, self._now, self._over
         )
@@ -132,30 +132,30 @@ class RunFinisher:
         done = replace(
             batch,
             entries=replace(batch.entries, payloads=ready.payloads, correlation_ids=ready.correlation_ids),
-            # From here on it is a publish: what is committed needs no record to be merged with.
+            # A merged delta is committed as a publish.
             marks=batch.marks & ~np.uint32(IS_DELTA),
         ).take(np.array([place for place in range(len(keys)) if place not in without], dtype=np.intp))
         self._remember_records(done)
         return done
 
     def _remember_records(self, batch: StagedBatch) -> None:
-        """Make finished messages the records that the next ones of their keys meet."""
+        """Record finished messages as the current records of their keys, for later messages of the run."""
         times = batch.entries.list_numbers("times")
         lifetimes = restore_lifetimes(batch.lifetimes, batch.marks)
         stamps = compute_expirations(times, lifetimes, self._preparer.default_lifetime)
         keys = split_words(batch.entries.keys)
-        # Without txids, which are given only when the group is written: nothing in this module looks at them.
+        # Txids are assigned when the group is written; this module does not use them.
         values = encode_values(replace(batch.entries, expirations=stamps), [0] * len(keys))
         for key, value, stamp in zip(keys, values, stamps, strict=True):
             self._known[key] = value
             expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
-            # A record that is over by now is none that a delta is merged with (behaviour 11.40), and it still has its
-            # key: within one batch a publish sees it so, and a run is one batch.
+            # Deltas are not merged with an expired record (behaviour 11.40), but it still exists for publishes of the
+            # same batch, and a run is one batch.
             (self._over.add if expired else self._over.discard)(key)
 
 
 def _prepare_messages(batch: StagedBatch) -> PreparedMessages:
-    """Return staged messages as prepared ones."""
+    """Convert staged messages to prepared messages."""
     entries = batch.entries
     keys, checks = split_words(entries.keys), split_words(entries.checks)
     ready = PreparedMessages(

@@ -1,7 +1,7 @@
-"""Entries of a commit of a staged run: the messages of its blocks that are left, for the journal or the store.
+"""Entries of the commit of a staged run: the remaining messages of its blocks, for the journal or the store.
 
-Called by :mod:`sowctl.engine.bulk.commit` only, once the outcome of every message is known
-(:mod:`sowctl.engine.bulk.outcomes`). Memory holds one block at a time. Ruled by ``sowctl-pipeline(1)``, STAGING,
+Called only by :mod:`sowctl.engine.bulk.commit`, after the outcome of every message is decided
+(:mod:`sowctl.engine.bulk.outcomes`). Memory holds one block at a time. The contract is ``sowctl-pipeline(1)``, STAGING,
 ``sow-journal(5)`` and ``sow-store(5)``.
 """
 
@@ -29,25 +29,25 @@ def build_staged_entries(
     now: int,
     last_time: int,
 ) -> Iterator[EntryBatch]:
-    """Build the entries, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
+    """Yield the entries, block by block in input order; ``now`` and the topic's ``last_time`` are in microseconds."""
     at = 0
     for batch in blocks:
         codes = outcomes.codes[at : at + len(batch)]
-        # All messages of the block count for the times, those that are refused too: as where they were decided.
+        # Rejected messages affect the times, too, as when the outcomes were decided.
         times, _ = assign_block_times(batch, now, last_time)
-        # A deletion of a key without a record writes no entry: the journal holds what changed something.
+        # A deletion of a key without a record changes nothing, so it gets no entry.
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
         owners = batch.arrays.checks if outcomes.checks is None else outcomes.checks[at : at + len(batch)]
         if len(places):
             yield _build_block_entries(batch, places, codes, times, owners, preparer)
-        # Also past messages that were refused: the times are those by which the outcomes were decided.
+        # Advance past rejected messages, too, so that the times are those by which the outcomes were decided.
         at, last_time = at + len(batch), times[-1]
 
 
 def _build_block_entries(
     batch: StagedBatch, places: Any, codes: Any, all_times: list[int], owners: Any, preparer: Preparer
 ) -> EntryBatch:
-    """The messages at ``places`` of a block; ``owners`` has the check words of the records that deletions remove."""
+    """Build entries of the messages at ``places`` of a block; ``owners`` has the check words of removed records."""
     import numpy as np
 
     gone = batch.arrays.operations[places] == DELETE
@@ -60,7 +60,7 @@ def _build_block_entries(
         times=times,
         expirations=compute_expirations(times, lifetimes, preparer.default_lifetime),
         flags=compute_entry_flags([OUTCOME_NAMES[code] for code in codes[places].tolist()]),
-        # What no staged message has: one value for all, of which the journal makes columns faster.
+        # Fields that staged messages do not have: with a single value, the journal builds these columns faster.
         operations=PUBLISH,
         topic_indexes=0,
         publisher_indexes=NO_PUBLISHER,
@@ -68,15 +68,15 @@ def _build_block_entries(
     )
     if not gone.any():
         return entries
-    # The entry of a deletion has the check word of the record that it removes, as one that ``sowctl delete`` writes.
+    # The entry of a deletion has the check word of the removed record, as with ``sowctl delete``.
     checks = np.where(gone, owners[places].astype(np.uint64), batch.arrays.checks[places].astype(np.uint64))
     entries.checks = checks.astype(">u8").tobytes()
     return entries.mark_deletions(gone.tolist())
 
 
 def restore_lifetimes(values: Any, marks: Any) -> list[Lifetime] | None:
-    """The lifetimes of staged messages as they were before they were staged, None where none has its own."""
-    # One test for the block: mostly no message brings a lifetime.
+    """Return the lifetimes of staged messages as they were before staging, None if no message has one."""
+    # Usually no message has a lifetime, so one test suffices for the block.
     if not (marks & (HAS_LIFETIME | EXPIRES_AT)).any():
         return None
     return [

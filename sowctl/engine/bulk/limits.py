@@ -1,6 +1,6 @@
-"""Sizes of what a bulk load decides, sorts and writes at once.
+"""Sizes of the parts in which a bulk load decides, sorts and writes messages.
 
-The figures, each with its reason or what was measured, are fields of :class:`BulkLimits`; tests set smaller ones.
+The values and their reasons are in :class:`BulkLimits`; tests set smaller ones.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from msgspec import Struct
 
 
 class BulkLimits(Struct):
-    """The figures."""
+    """Limits that bound the memory of a bulk load."""
 
     decided_keys_per_part: int = 10_000
-    """Keys whose messages are decided at once, with their stored records."""
+    """Keys whose messages are decided together, with their stored records."""
     update_bucket_bytes: int = 64 << 20
-    """Payload bytes of one bucket, whose messages are finished together."""
+    """Payload bytes of a bucket, whose messages are finished together."""
     commit_fold_bytes: int = 128 << 20
-    """Bytes of entries of a topic without a journal that are folded in memory, to be put into the store in key order;
-    more go through temporary files."""
+    """Bytes of entries of a topic without a journal up to which they are sorted by key in memory; more are sorted with
+    temporary files."""
 
 
 BULK_LIMITS = BulkLimits()

@@ -1,7 +1,7 @@
-"""Segments made from segments before a commit: merged into one order, and what an overwrite deletes.
+"""Segments that are written before a commit: segments merged into input order, and the deletions of an overwrite.
 
-Called by :mod:`sowctl.engine.bulk.commit` and what it starts, with the topic's locks held. The results are segments in
-the same staging directory. Memory holds one bucket of the key space at a time. Ruled by ``sowctl-pipeline(1)``,
+Called by :mod:`sowctl.engine.bulk.commit` and its helpers, with the topic's locks held. The results are segments in the
+same staging directory. Memory holds one bucket of the key space at a time. The contract is ``sowctl-pipeline(1)``,
 STAGING.
 """
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
 
 OVERWRITE_FILE_NUMBER = 0xFFFFFFFF
-"""The file number of what an overwrite deletes: behind every file of the input."""
+"""The file number of an overwrite's deletions, which sorts them after all files of the input."""
 PART_ROWS = 1000
 
 
 def order_segments(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
-    """Segments with these messages that follow one another; those that lie across each other are merged."""
+    """Return segments with these messages in input order; overlapping segments are merged."""
     done: list[SegmentInfo] = []
     cluster: list[SegmentInfo] = []
-    # Tasks mostly read parts of the input one behind the other. Segments that overlap none before them are taken as
-    # they are, and only a cluster of overlapping ones is read and written once more.
+    # Tasks usually read consecutive parts of the input. Only clusters of overlapping segments are read and written
+    # again; the others are used unchanged.
     for info in sorted(segments, key=lambda one: one.first):
         if cluster and info.first > max(one.last for one in cluster):
             done.append(_merge_cluster(directory, cluster))
@@ -48,7 +48,7 @@ def order_segments(directory: Path, segments: Sequence[SegmentInfo]) -> list[Seg
 
 
 def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
-    # The usual case: the segment is taken as it is, without being read.
+    # The usual case: use the segment without reading it.
     if len(cluster) == 1:
         return cluster[0]
     streams = [read_segments(directory, [info]) for info in cluster]
@@ -58,19 +58,19 @@ def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
 
 
 def _merge_streams(streams: Iterable[Iterator[StagedBatch]]) -> Iterator[StagedBatch]:
-    """The messages of streams in the order of the input; a block of each stream is held."""
+    """Merge the messages of streams into input order; memory holds a block of each stream."""
     import numpy as np
 
     held = [(batch, stream) for stream in streams if (batch := next(stream, None)) is not None]
     while held:
-        # Up to the first end of a block no stream has a message that is not held.
+        # All messages up to the smallest block end are in memory.
         bound = min(batch.get_order(-1) for batch, _ in held)
         counts = [batch.count_until(bound) for batch, _ in held]
         ready = concatenate_staged(
             [batch.slice(0, count) for (batch, _), count in zip(held, counts, strict=True) if count]
         )
         merged = ready.take(np.lexsort((ready.positions, ready.files)))
-        # Payloads are read by now: the last block of a stream closes its file when the next one is asked for.
+        # take() has read the payloads; advancing a stream after its last block closes the file.
         rest = [
             (batch.slice(count, len(batch)) if count < len(batch) else next(stream, None), stream)
             for (batch, stream), count in zip(held, counts, strict=True)
@@ -80,12 +80,12 @@ def _merge_streams(streams: Iterable[Iterator[StagedBatch]]) -> Iterator[StagedB
 
 
 def write_segment(directory: Path, name: str, batches: Iterator[StagedBatch]) -> SegmentInfo | None:
-    """A segment of ``batches``; None where these have no messages."""
+    """Write a segment of ``batches`` and return it, None if they have no messages."""
     writer = SegmentWriter(directory, name)
     try:
         for batch in batches:
             writer.add_batch(batch)
-        # Without a message there is no segment: an empty one would have no order to be merged by.
+        # An empty segment would have no position in the input order.
         if writer.last == (-1, -1):
             writer.discard()
             return None
@@ -98,12 +98,12 @@ def write_segment(directory: Path, name: str, batches: Iterator[StagedBatch]) ->
 def write_rest_deletions(
     directory: Path, segments: Sequence[SegmentInfo], writer: StoreWriter, now: int
 ) -> SegmentInfo | None:
-    """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
+    """Write a segment that deletes every record without a message in the run; return None if there are none."""
     import numpy as np
 
     def list_rest() -> Iterator[StagedBatch]:
         count = writer.store.read_meta().records + len(writer.memtable)
-        # The topic is scanned once for each bucket; in exchange, memory holds the keys of one bucket only.
+        # Scan the topic once per bucket, so that memory holds only the keys of one bucket.
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         done = 0
         for number in range(buckets):
@@ -111,11 +111,11 @@ def write_rest_deletions(
                 [np.zeros(0, dtype=np.uint64), *_read_bucket_keys(directory, segments, number, buckets)]
             )
             kept.sort()
-            # What has expired is not seen here and needs no deletion: it leaves the store by itself.
+            # The scan skips expired records. They need no deletion, because they are removed anyway.
             for keys, _ in writer.scan(PART_ROWS, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
                 mine = find_parts(numbers, buckets) == number
-                # Records whose key the run has a message for are replaced or kept by that message; only the rest goes.
+                # Records with a message in the run are replaced or kept by it; only the others are deleted.
                 gone = (mine & ~np.isin(numbers, kept)).nonzero()[0].tolist()
                 nothing = np.zeros(len(gone), dtype=np.int64)
                 yield StagedBatch(
@@ -127,8 +127,8 @@ def write_rest_deletions(
                         0,
                         operations=DELETE,
                     ),
-                    # Behind every file of the input, so that these deletions come last, and their txids are the highest
-                    # of the group. Numbered as they come: a segment's messages must ascend by file and position.
+                    # After all files of the input, so that these deletions have the highest txids of the group. The
+                    # positions are consecutive, because messages of a segment must ascend by file and position.
                     nothing + OVERWRITE_FILE_NUMBER,
                     np.arange(done, done + len(gone)),
                     nothing,
@@ -140,7 +140,7 @@ def write_rest_deletions(
 
 
 def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
-    """The keys of one bucket that the run has messages for, as numpy arrays."""
+    """Yield the keys of one bucket for which the run has messages, as numpy arrays."""
     import numpy as np
 
     for batch in read_segments(directory, segments):

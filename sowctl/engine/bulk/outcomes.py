@@ -1,9 +1,8 @@
-"""The outcomes of the messages of a staged run, found part by part of the key space, before anything is written.
+"""Decide the outcomes of the messages of a staged run, one part of the key space after another, before writing.
 
-The columns of all segments are read once for each part, so memory holds one part's columns and one byte per message,
-however large the run is. What is decided here is only which messages are looked at together: the decisions themselves
-are those of :mod:`sowctl.engine.writing.outcome`, which publishing asks too. Called by :mod:`sowctl.engine.bulk.commit`
-and the modules that it starts.
+The columns of all segments are read once per part, so memory holds the columns of one part and one byte per message.
+This module only determines which messages are decided together; :mod:`sowctl.engine.writing.outcome`, which publishing
+also uses, decides the outcomes. Called by :mod:`sowctl.engine.bulk.commit` and its helpers.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ OUTCOME_CODES = {
     "missing": MISSING,
     "collided": REFUSED,
 }
-"""One byte for each outcome: the commit keeps that of every message of the run."""
+"""Codes of one byte, because the commit keeps the outcome of every message of the run in memory."""
 OUTCOME_NAMES: dict[int, str] = {code: name for name, code in OUTCOME_CODES.items() if code != REFUSED}
 BUCKET_ENTRIES = 1 << 21
-"""Messages whose columns are held at once: about 100 bytes each while they are sorted."""
+"""Messages whose columns are in memory at the same time: about 100 bytes each during sorting."""
 
 ReadBlocks = Callable[[], Iterator[StagedBatch]]
-"""Gives the blocks of all segments in the order of the input, once more each time."""
+"""Returns an iterator over the blocks of all segments in input order; may be called repeatedly."""
 
 
 class Outcomes(DescribedStruct):
-    """One code per message in input order; for a deletion the check word of the record that it removes.
+    """One code per message in input order, and for deletions the check words of the records that they remove.
 
-    ``reasons`` are code and words for the refused messages.
+    ``checks`` is None if the run has no deletions. ``reasons`` maps rejected messages to error code and text.
     """
 
     codes: numpy.ndarray[Any, Any]
@@ -58,27 +57,27 @@ class Outcomes(DescribedStruct):
 
 
 def build_empty_outcomes() -> Outcomes:
-    """The outcomes of no messages."""
+    """Return the outcomes of a run without messages."""
     import numpy as np
 
     return Outcomes(np.zeros(0, dtype=np.uint8), None)
 
 
 def decide_run(read: ReadBlocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES) -> Outcomes:
-    """The outcomes of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
+    """Decide the outcomes of ``count`` messages with the topic's records as of ``now``; the topic's locks are held."""
     import numpy as np
 
-    # One byte for each message is all that is kept of the whole run.
+    # One byte per message is the only memory that grows with the run.
     found = Outcomes(np.zeros(count, dtype=np.uint8), None)
-    # Times first, and over the whole run in input order: whether a message is too old depends on those before it, in
-    # whatever part of the key space they lie. Everything behind this looks at one key at a time.
+    # Check times first, for the whole run in input order: whether a message is too old depends on all earlier ones, in
+    # any part of the key space. The other decisions depend only on messages with the same key.
     if _refuse_too_old(read, writer, now, found):
-        # Check words of removed records are kept only where the run has deletions: eight bytes for each message.
+        # Check words of removed records, eight bytes per message, are needed only if the run has deletions.
         found.checks = np.zeros(count, dtype=np.uint64)
-    # Keys are hashes: equal parts of the key space hold about equally many of the messages.
+    # Keys are hashes, so equal parts of the key space have about the same number of messages.
     buckets = -(-count // bucket)
     for number in range(buckets):
-        # All messages of a key lie in one part, so each part can be decided by itself.
+        # All messages of a key are in the same part, so each part can be decided separately.
         messages = _read_bucket_messages(read, number, buckets, found)
         _decide_bucket(messages, writer, now, found, _hash_stored_payload)
         _confirm_unchanged(messages, read, writer, now, found)
@@ -86,13 +85,13 @@ def decide_run(read: ReadBlocks, count: int, writer: TopicWriter, now: int, buck
 
 
 def mask_bucket(keys: Any, number: int, buckets: int) -> Any:
-    """Mask the keys (64-bit numbers) that lie in one of ``buckets`` equal parts of the key space."""
-    # The cut of spill files, too: one function says which part a key is in.
+    """Return a mask of the keys (64-bit numbers) in part ``number`` of ``buckets`` equal parts of the key space."""
+    # Spill files use the same function to assign keys to parts.
     return find_parts(keys, buckets) == number
 
 
 def assign_block_times(batch: StagedBatch, now: int, last: int) -> tuple[list[int], list[int]]:
-    """The times of a block's messages, and the indexes of those that are too old, behind the topic's time ``last``."""
+    """Return the times of a block's messages, and the indexes of those too old; ``last`` is the topic's time."""
     own = None
     if (batch.marks & HAS_TIME).any():
         marked = zip(batch.entries.list_numbers("times"), batch.marks.tolist(), strict=True)
@@ -101,7 +100,7 @@ def assign_block_times(batch: StagedBatch, now: int, last: int) -> tuple[list[in
 
 
 def _refuse_too_old(read: ReadBlocks, writer: TopicWriter, now: int, found: Outcomes) -> bool:
-    """Refuse messages whose own time lies before the topic's last one; returns whether there are deletions."""
+    """Reject messages whose own time is before the topic's last time; return whether the run has deletions."""
     at, last, deletes = 0, writer.last_time, False
     for batch in read():
         deletes = deletes or bool((batch.arrays.operations == DELETE).any())
@@ -109,15 +108,15 @@ def _refuse_too_old(read: ReadBlocks, writer: TopicWriter, now: int, found: Outc
         for index in older:
             found.codes[at + index] = REFUSED
             found.reasons[at + index] = describe_too_old(times[index])
-        # The topic's time goes on from block to block, as in one long batch.
+        # The topic's time continues across blocks, as in one large batch.
         at, last = at + len(batch), times[-1]
     return deletes
 
 
 class _SortedMessages(DescribedStruct):
-    """Messages by columns, sorted by key and within a key in the order of the input.
+    """Columns of messages, sorted by key and, for the same key, in input order.
 
-    ``contents`` stand for their payloads: equal payloads have equal ones. ``indexes`` are places in the input.
+    ``contents`` are hashes or digests of the payloads. ``indexes`` are positions in the input.
     """
 
     keys: numpy.ndarray[Any, Any]
@@ -127,21 +126,21 @@ class _SortedMessages(DescribedStruct):
     indexes: numpy.ndarray[Any, Any]
 
     def find_key_starts(self) -> Any:
-        """Find the places at which the messages of each key begin."""
+        """Return the index of the first message of each key."""
         import numpy as np
 
         return np.concatenate(([True], self.keys[1:] != self.keys[:-1])).nonzero()[0]
 
 
 def _read_bucket_messages(read: ReadBlocks, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
-    """The messages of one part of the key space that are not refused yet; their contents are the staged hashes."""
+    """Read the messages of one part of the key space that are not rejected; their contents are the staged hashes."""
     import numpy as np
 
     parts: list[list[Any]] = [[] for _ in range(5)]
     at = 0
     for batch in read():
         columns = batch.arrays
-        # A message that is too old is nothing to its key, so those behind it do not meet it.
+        # Messages that are too old do not affect later messages of their key.
         chosen = found.codes[at : at + len(columns)] != REFUSED
         keys = columns.keys.astype(np.uint64)
         if buckets > 1:
@@ -153,7 +152,7 @@ def _read_bucket_messages(read: ReadBlocks, number: int, buckets: int, found: Ou
         parts[4].append(places + at)
         at += len(columns)
     keys, checks, hashes, deletes, indexes = (np.concatenate(part) for part in parts)
-    # Stable, so that messages of one key stay in input order: their outcomes follow from one another.
+    # A stable sort keeps messages of a key in input order, on which their outcomes depend.
     order = keys.argsort(kind="stable")
     return _SortedMessages(keys[order], checks[order], hashes[order], deletes[order], indexes[order])
 
@@ -161,14 +160,14 @@ def _read_bucket_messages(read: ReadBlocks, number: int, buckets: int, found: Ou
 def _decide_bucket(
     messages: _SortedMessages, writer: TopicWriter, now: int, found: Outcomes, content_of: Callable[[bytes], object]
 ) -> None:
-    """Note the outcomes of messages; ``content_of`` makes of a stored payload what ``contents`` are of theirs.
+    """Decide and record the outcomes of messages; ``content_of`` computes the content of a stored payload.
 
-    All messages of a key are decided together, with those of some thousand other keys: as many as lists of plain values
-    should hold at once.
+    All messages of a key are decided together. Each step decides some thousand keys, which bounds the memory of the
+    lists.
     """
     if not len(messages.keys):
         return
-    # Cut between keys, never within one: the messages of a key are decided in one call.
+    # Divide only between keys, because the messages of a key are decided in one call.
     starts = [*messages.find_key_starts().tolist(), len(messages.keys)]
     step = BULK_LIMITS.decided_keys_per_part
     for first in range(0, len(starts) - 1, step):
@@ -177,13 +176,11 @@ def _decide_bucket(
         again = ((numbers[1:] == numbers[:-1]).nonzero()[0] + 1).tolist()
         keys, checks = read_words(numbers.astype(">u8")), read_words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
-        # Read under the topic's lock, as publishing does: no other process changes a record between this and the
-        # commit.
+        # As in publishing, the topic's lock is held, so no other process changes a record before the commit.
         stored = writer.read_live_values(keys, now)
         befores, same = list(map(stored.get, keys)), None
         if stored:
-            # Stored payloads are made into the same kind of content as the staged ones, hash or digest, so that they
-            # compare.
+            # Convert stored payloads to the kind of content of the staged ones, hash or digest, to compare them.
             kept = dict(zip(stored, map(content_of, extract_payloads(stored.values())), strict=True))
             same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
         statuses, removed = outcome.decide_outcomes(
@@ -209,16 +206,15 @@ def _decide_bucket(
 def _confirm_unchanged(
     messages: _SortedMessages, blocks: ReadBlocks, writer: TopicWriter, now: int, found: Outcomes
 ) -> None:
-    """Decide once more about keys with unchanged messages, by contents that are equal for equal payloads alone.
+    """Decide keys with unchanged messages again, by collision-resistant digests of the payloads.
 
-    The staged hashes have 64 bits: two payloads with one hash can be made on purpose, and a message that differs from
-    its record must not count as unchanged. SHA-256 is taken for the payload itself. Payloads are read only here, and
-    only a digest of each is held.
+    The staged hashes have 64 bits, for which collisions can be constructed, and a message that differs from its record
+    must not count as unchanged. Equal SHA-256 digests count as equal payloads. Payloads are read only here, and only
+    their digests are kept.
     """
     import numpy as np
 
-    # A hash that differs proves that payloads differ, so inserted and updated are certain. Only "unchanged" may be
-    # wrong.
+    # Different hashes prove that payloads differ, so only "unchanged" may be wrong.
     if not (found.codes[messages.indexes] == UNCHANGED).any():
         return
     starts = messages.find_key_starts()
@@ -226,7 +222,7 @@ def _confirm_unchanged(
     group[starts[1:]] = 1
     group = group.cumsum()
     unsure = np.zeros(len(starts), dtype=bool)
-    # All messages of such a key are decided anew: what one of them is depends on those before it.
+    # Decide all messages of such a key again, because each outcome depends on the earlier messages.
     unsure[group[found.codes[messages.indexes] == UNCHANGED]] = True
     chosen = unsure[group].nonzero()[0]
     indexes = messages.indexes[chosen]
@@ -234,14 +230,14 @@ def _confirm_unchanged(
     contents = np.empty(len(indexes), dtype="V32")
     contents[order] = np.frombuffer(_hash_payloads(blocks, indexes[order]), dtype="V32")
     again = _SortedMessages(messages.keys[chosen], messages.checks[chosen], contents, messages.deletes[chosen], indexes)
-    # They are refused once more below, with their reasons: these must not be there twice.
+    # Rejected messages of these keys are rejected again below, which adds their reasons again.
     for index in indexes[found.codes[indexes] == REFUSED].tolist():
         del found.reasons[index]
     _decide_bucket(again, writer, now, found, lambda payload: sha256(payload).digest())
 
 
 def _hash_payloads(blocks: ReadBlocks, places: Any) -> bytes:
-    """SHA-256 of the payloads at these places of the input, which ascend, one behind the other."""
+    """Return the concatenated SHA-256 digests of the payloads at these ascending positions of the input."""
     import numpy as np
 
     parts, at = [], 0
@@ -255,7 +251,7 @@ def _hash_payloads(blocks: ReadBlocks, places: Any) -> bytes:
 
 
 def _hash_stored_payload(payload: bytes) -> int:
-    """Hash a stored payload as segments do."""
+    """Return the hash of a stored payload that segments use."""
     import xxhash
 
     return xxhash.xxh3_64_intdigest(payload)

@@ -1,9 +1,9 @@
-"""The owner of a staging directory where no lock can tell it, and whether that process has ended.
+"""The owner of a staging directory without a lock, and whether that process has ended.
 
-A lock file says that a driver lives where one process plans, runs and commits on a file system with locks. A write
-through a data source is planned and committed by different processes, and a URL has no locks: there a file names the
-process of the driver, and the ports at which others reach it. Called by :mod:`sowctl.engine.bulk.staging` and by the
-writers of :mod:`sowctl.spark`.
+If one process plans, runs and commits on a file system with locks, a lock file shows that it is running. But writes
+through a data source are planned and committed by different processes, and URLs have no locks. In these cases, a file
+identifies the process of the driver and the ports at which it is reachable. Called by
+:mod:`sowctl.engine.bulk.staging` and by the writers of :mod:`sowctl.spark`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from operator import itemgetter
 from pathlib import Path
 
 OWNER_FILE_NAME = "owner"
-"""The file in a staging directory that names its owner."""
+"""The file in a staging directory that identifies its owner."""
 UNREACHABLE_OWNER_SECONDS = 7 * 86400
-"""Seconds after which a directory is removed whose owner cannot be asked."""
+"""Age at which a directory is removed if the state of its owner is unknown."""
 MIN_QUIET_SECONDS = 600
-"""Seconds without a change in a directory before its driver on another machine is called: a run that has just begun
-lives."""
+"""Time without changes in a directory before its driver on another machine is checked: a run that has just started is
+alive."""
 _CONNECT_TIMEOUT_SECONDS = 2.0
-"""Seconds that such a driver gets to take the call."""
+"""Timeout of the connection to a driver on another machine."""
 
 
 def has_ended(owner: str | None, age: float) -> bool:
-    """Return whether a named process has ended; ``age``: seconds since the directory was changed last."""
-    # None: not known. A run must not be removed under a driver that lives, so only a proof counts, or a long time.
+    """Return whether the ``owner`` has ended; ``age`` is the time in seconds since the last change of the directory."""
+    # None: unknown. The run of a living driver must not be removed, so this requires proof, or a long time.
     gone: bool | None = None
     with suppress(OSError, ValueError, KeyError, TypeError):
         named = json.loads(owner or "")
@@ -39,19 +39,19 @@ def has_ended(owner: str | None, age: float) -> bool:
                 else None
             )
         elif named.get("boot", _read_boot_id()) != _read_boot_id():
-            # Started again since, or a namesake of this machine, which is spared as long as it writes.
+            # This machine was restarted, or another one has its name; that one is spared as long as it writes.
             gone = True if age > MIN_QUIET_SECONDS else None
         elif named.get("space", _read_pid_namespace()) != _read_pid_namespace():
-            # Of a container with the name of its host: its process ids mean others here.
+            # A container with the name of its host: its process ids are not valid here.
             gone = None
         elif named["pid"] is not None:
-            # A process id is used again after a while; with the time of its start it is unmistakable.
+            # Process ids are reused; together with the start time they are unique.
             gone = _read_start_time(named["pid"]) != named["started"]
     return bool(gone) or (gone is None and age > UNREACHABLE_OWNER_SECONDS)
 
 
 def describe_driver() -> str:
-    """Describe this process, which drives a job; others reach it at the ports of its virtual machine."""
+    """Describe this process, the driver of a job, for the owner file, with the ports of its virtual machine."""
     ports = {
         port
         for pid in _find_child_pids(os.getpid())
@@ -62,10 +62,10 @@ def describe_driver() -> str:
 
 
 def _refuses_connections(host: str, ports: list[int]) -> bool:
-    """Return whether a machine refuses all calls at the ports at which a driver listened.
+    """Return whether a machine refuses connections to all ports at which a driver listened.
 
-    Executors on all machines of the cluster reach the driver at these ports, so a refusal proves that it has ended; no
-    answer, or a name that is not known here, proves nothing.
+    Executors on all machines of the cluster connect to these ports, so a refusal proves that the driver has ended. No
+    answer, or an unknown host name, proves nothing.
     """
     for port in ports:
         try:
@@ -79,7 +79,7 @@ def _refuses_connections(host: str, ports: list[int]) -> bool:
 
 
 def find_driver_machine() -> dict[str, object]:
-    """The virtual machine above this process, where the system tells."""
+    """Return the owner for this process: the Java virtual machine among its ancestors, if the system reveals it."""
     pid: int | None = os.getpid()
     while pid is not None and pid > 1 and _read_process_name(pid) != "java":
         pid = _find_parent_pid(pid)
@@ -89,7 +89,7 @@ def find_driver_machine() -> dict[str, object]:
 
 
 def _identify_process(pid: int | None) -> dict[str, object]:
-    """Identify a process of this machine among all others; None where it is not known."""
+    """Return facts that identify a process of this machine uniquely; ``pid`` None: an unknown process."""
     started = None if pid is None else _read_start_time(pid)
     return {
         "host": socket.gethostname(),
@@ -101,21 +101,21 @@ def _identify_process(pid: int | None) -> dict[str, object]:
 
 
 def _read_boot_id() -> str | None:
-    """The number of this run of the machine, where the system tells."""
+    """Return the boot id of this machine, None if unavailable."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return None
 
 
 def _read_pid_namespace() -> str | None:
-    """The space in which process ids are those that are seen here, where the system tells."""
+    """Return the namespace of process ids that this process sees, None if unavailable."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - no path of a file
     return None
 
 
 def _find_listening_ports(pid: int) -> list[int]:
-    """The ports at which a process can be reached from other machines."""
+    """Return the ports at which other machines can reach a process."""
     try:
         held = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115 - no path of a file
     except OSError:
@@ -126,14 +126,14 @@ def _find_listening_ports(pid: int) -> list[int]:
             for line in Path(f"/proc/{pid}/net/{name}").read_text("ascii").splitlines()[1:]:
                 address, state, inode = itemgetter(1, 3, 9)(line.split())
                 host, port = address.split(":")
-                # State 0A listens. 127.0.0.0/8, as the system writes it, is for this machine alone.
+                # State 0A is LISTEN. Loopback addresses are reachable only from this machine.
                 if state == "0A" and f"socket:[{inode}]" in held and not _is_loopback_address(host):
                     found.add(int(port, 16))
     return sorted(found)
 
 
 def _is_loopback_address(address: str) -> bool:
-    """Return whether an address of ``/proc/net/tcp`` is in 127.0.0.0/8, alone or as one of version 6, or is ::1."""
+    """Return whether an address of ``/proc/net/tcp`` is in 127.0.0.0/8, also if mapped to IPv6, or is ::1."""
     raw = bytes.fromhex(address)
     words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     mapped = words[:-4] in (b"", bytes(10) + b"\xff\xff")
@@ -141,12 +141,12 @@ def _is_loopback_address(address: str) -> bool:
 
 
 def _read_process_stat(pid: int) -> tuple[str, list[str]] | None:
-    """Name and further fields of ``/proc/PID/stat``; None where there is no such process or no such file."""
+    """Return the name and the further fields of ``/proc/PID/stat``, None if the file or process does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    # The name of a program may itself contain parentheses: the last one ends it.
+    # The name may contain parentheses, so it ends at the last one.
     head, _, tail = text.rpartition(")")
     return head.partition("(")[2], tail.split()
 
@@ -162,12 +162,12 @@ def _find_parent_pid(pid: int) -> int | None:
 
 
 def _read_start_time(pid: int) -> str | None:
-    """Return when a process began, in the system's units; None where there is none any more."""
+    """Return the start time of a process in the system's units, None if it no longer exists."""
     facts = _read_process_stat(pid)
-    # A process that has ended but was not collected yet is gone as well.
+    # Zombies have ended, too.
     return None if facts is None or facts[1][0] in "ZX" else facts[1][19]
 
 
 def _find_child_pids(parent: int) -> list[int]:
-    """The processes that a process has started, and that are there."""
+    """Return the ids of the existing child processes of a process."""
     return [int(one.name) for one in Path("/proc").glob("[0-9]*") if _find_parent_pid(int(one.name)) == parent]

@@ -1,10 +1,11 @@
 """Segment files: prepared messages of one task attempt, staged for a commit (``sowctl-pipeline(1)``, STAGING).
 
-A segment is temporary: written once by a task, read by the commit of the run it belongs to, removed with it; no other
-program reads one. It is a row of blocks like a journal's: a header, the columns, and the payloads, both with checksums
-and compressed apart, so that a commit reads columns without payloads. The columns of entries are those of a journal's
-block, packed and read by its functions. Messages stand in the order of the input: ascending by file and position.
-Written by :mod:`sowctl.engine.bulk.task` and :mod:`sowctl.engine.bulk.merge`, read by :mod:`sowctl.engine.bulk.commit`.
+Segments are temporary: a task writes them once, and the commit of the same run reads them. They are removed with the
+run; no other program reads them. A segment is a sequence of blocks like those of a journal: a header, columns and
+payloads. Columns and payloads have checksums and are compressed separately, so that a commit can read only the columns.
+The columns of entries are those of a journal block, packed and read by its functions. Messages are in input order,
+ascending by file and position. Written by :mod:`sowctl.engine.bulk.task` and :mod:`sowctl.engine.bulk.merge`, read by
+:mod:`sowctl.engine.bulk.commit`.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ if TYPE_CHECKING:
     from sowctl.journal.arrays import EntryArrays
 
 HAS_TIME, HAS_LIFETIME, EXPIRES_AT, IS_DELTA = 1, 2, 4, 8
-"""Marks of a message: a time of its own; a lifetime of its own in microseconds; an instant of expiry of its own; a
+"""Marks of a message: it has its own time; its own lifetime in microseconds; its own instant of expiration; it is a
 delta."""
 
 SEGMENT_MAGIC = b"\x89SEG2\r\n\x1a"
 BLOCK_HEADER = struct.Struct("<8sIIIIIIIII")
-"""Magic, entries, block flags, raw and stored bytes of the columns, of the payloads, CRC of both as stored, CRC of this
-header."""
+"""Magic, entries, block flags, raw and stored bytes of the columns and of the payloads, CRCs of the stored columns and
+payloads, CRC of this header."""
 
 _STAGED_COLUMNS = {"positions": "<i8", "lifetimes": "<i8", "hashes": "<u8", "files": "<u4", "marks": "<u4"}
 _STAGED_BYTES = 32
-"""Bytes per message of the staged columns, which stand before those of the entries."""
+"""Bytes per message of the staged columns, which precede those of the entries."""
 _TOPIC_REFS = [TopicRef("", "")]
-"""A run has one topic, which its segments do not name."""
+"""A placeholder: a run has one topic, which its segments do not store."""
 
 MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_BYTES = 4 << 20
 MAX_SEGMENT_ENTRIES = 1 << 20
 
 InputOrder = tuple[int, int]
-"""File number and position in it."""
+"""File number, and position in the file."""
 
 
 class SegmentInfo(Struct, frozen=True):
@@ -67,11 +68,11 @@ class SegmentInfo(Struct, frozen=True):
 
 
 class StagedBatch(DescribedStruct, dict=True):
-    """Messages of a run, and what is staged besides their entries; arrays of a number for each message.
+    """Messages of a run: their entries, and further columns as arrays with one number per message.
 
-    ``entries`` are publishes and deletions: their times are those that messages bring (``HAS_TIME``), the commit gives
-    the others, and expirations. ``files`` and ``positions`` are the order in the input, ``lifetimes`` microseconds or
-    instants, as ``marks`` say. ``hashes``, xxh3-64 of the payloads, are there once a block was written.
+    ``entries`` are publishes and deletions. Only times of messages with ``HAS_TIME`` are set; the commit sets the
+    others, and expirations. ``files`` and ``positions`` are the input order; ``lifetimes`` are microseconds or
+    instants, depending on ``marks``. ``hashes`` are xxh3-64 of the payloads, None before a block is written.
     """
 
     entries: EntryBatch
@@ -86,30 +87,30 @@ class StagedBatch(DescribedStruct, dict=True):
 
     @cached_property
     def arrays(self) -> EntryArrays:
-        """The columns of the entries."""
+        """The columns of the entries as arrays."""
         from sowctl.journal.arrays import EntryArrays
 
         return EntryArrays(self.entries)
 
     def slice(self, start: int, stop: int) -> StagedBatch:
-        """The messages from ``start`` to ``stop``, exclusive."""
+        """Return the messages from ``start`` to before ``stop``."""
         return StagedBatch(self.entries.slice(start, stop), *self._pick_staged(slice(start, stop)))
 
     def take(self, places: Any) -> StagedBatch:
-        """The messages at these places, an array of integers, in their order."""
+        """Return the messages at these indexes, an array of integers, in the order of the indexes."""
         return StagedBatch(self.arrays.take(places), *self._pick_staged(places))
 
     def get_order(self, place: int) -> InputOrder:
-        """The place of a message in the input."""
+        """Return the position of a message in the input order."""
         return int(self.files[place]), int(self.positions[place])
 
     def count_until(self, order: InputOrder) -> int:
-        """Count the messages up to a place in the input, inclusive."""
+        """Count the messages up to a position in the input order, inclusive."""
         low, high = (int(self.files.searchsorted(order[0], side)) for side in ("left", "right"))
         return low + int(self.positions[low:high].searchsorted(order[1], "right"))
 
     def is_ascending(self) -> bool:
-        """Return whether the messages stand in the order of the input, none twice."""
+        """Return whether the messages are strictly ascending in input order."""
         files, positions = self.files, self.positions
         later = (files[1:] > files[:-1]) | ((files[1:] == files[:-1]) & (positions[1:] > positions[:-1]))
         return bool(later.all())
@@ -120,7 +121,7 @@ class StagedBatch(DescribedStruct, dict=True):
 
 
 def concatenate_staged(parts: Sequence[StagedBatch]) -> StagedBatch:
-    """The messages of batches, one batch behind the other, without hashes."""
+    """Concatenate batches; the result of several batches has no hashes."""
     import numpy
 
     if len(parts) == 1:
@@ -131,7 +132,7 @@ def concatenate_staged(parts: Sequence[StagedBatch]) -> StagedBatch:
 
 
 def encode_block(batch: StagedBatch) -> bytes:
-    """A block with its header."""
+    """Encode a block with its header."""
     import numpy
     import xxhash
 
@@ -144,22 +145,21 @@ def encode_block(batch: StagedBatch) -> bytes:
     packed, flags = pack_columns(batch.entries)
     raw_columns, raw_payloads = b"".join((*staged, packed)), b"".join(payloads)
     columns, stored = codec.compress_part(CODEC_ZSTD, raw_columns), codec.compress_part(CODEC_ZSTD, raw_payloads)
-    # Columns and payloads are compressed apart: deciding reads columns several times, and payloads hardly ever.
+    # Columns and payloads are compressed separately: deciding reads columns several times, but payloads rarely.
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(stored)
-    # The header has a checksum of its own: its sizes say where the next block begins, and are used before the rest is
-    # read.
+    # The header has a separate checksum, because its sizes are used to find the next block before the rest is read.
     head = BLOCK_HEADER.pack(SEGMENT_MAGIC, len(batch), flags, *sizes, crc32(columns), crc32(stored), 0)[:-4]
     return b"".join((head, crc32(head).to_bytes(4, "little"), columns, stored))
 
 
 def decode_block(raw: memoryview, count: int, flags: int, payloads: _StagedPayloads) -> StagedBatch:
-    """The messages of a block of ``count`` entries, whose columns are decompressed. Raises ValueError."""
+    """Decode a block of ``count`` entries from its decompressed columns. Raises ValueError if they are invalid."""
     import numpy
 
     found: dict[str, Any] = {}
     at = 0
     for name, dtype in _STAGED_COLUMNS.items():
-        # Views into the decompressed bytes: no column is copied.
+        # Views of the decompressed bytes, without copies.
         found[name] = numpy.frombuffer(raw, dtype=dtype, count=count, offset=at)
         at += count * int(dtype[2])
     entries: EntryBatch = codec.unpack_columns(
@@ -170,25 +170,25 @@ def decode_block(raw: memoryview, count: int, flags: int, payloads: _StagedPaylo
 
 
 class _StagedPayloads:
-    """The payloads of a block, read when first asked for; ``size`` is theirs, ``stored`` that in the file."""
+    """The payloads of a block, read at first use; ``size`` is their raw size, ``stored`` that in the file."""
 
     def __init__(self, reader: SegmentReader, offset: int, size: int, stored: int, crc: int) -> None:
         self._reader, self._offset, self.size, self._stored, self._crc = reader, offset, size, stored, crc
         self._raw: memoryview | None = None
 
     def read(self) -> memoryview:
-        """All payloads, back to back. Raises DamageError ``SOW-ENG-041``."""
+        """Return the concatenated payloads. Raises DamageError ``SOW-ENG-041`` if they are damaged."""
         if self._raw is None:
             self._raw = self._reader.read_part(self._offset, self._stored, self._crc, self.size)
         return self._raw
 
 
 class SegmentWriter:
-    """Writes one segment under a temporary name; :meth:`finish` gives it its own. Not for several threads."""
+    """Writes one segment under a temporary name, which :meth:`finish` changes to the final name. Not thread-safe."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._final = directory / name
-        # Under another name until it is whole: a task that dies leaves nothing that could be taken for a segment.
+        # The name is temporary until the segment is complete, so that a task that dies leaves no incomplete segment.
         self._path = directory / f"{name}.tmp"
         self._held: list[StagedBatch] = []
         self._count = 0
@@ -198,17 +198,16 @@ class SegmentWriter:
         self._first: InputOrder | None = None
         self.last: InputOrder = (-1, -1)
         try:
-            # With x: two attempts of one name would write into one file, and must not.
+            # Mode x prevents two attempts with the same name from writing to the same file.
             self._file: IO[bytes] = self._path.open("xb")
         except OSError as problem:
             raise _describe_unwritable(problem, self._path) from problem
 
     def add_batch(self, batch: StagedBatch) -> None:
-        """Add messages, in their order; ValueError where the order does not ascend."""
+        """Add messages in input order. Raises ValueError if the order does not ascend."""
         if not len(batch):
             return
-        # The merge takes the first and the last order of a segment for its bounds: a row out of order would be lost in
-        # it.
+        # The merge uses the first and last message of a segment as its bounds; it would lose a message out of order.
         if batch.get_order(0) <= self.last or not batch.is_ascending():
             raise ValueError("messages of a segment must ascend by file and position")
         self._first = self._first or batch.get_order(0)
@@ -216,7 +215,7 @@ class SegmentWriter:
         self._held.append(batch)
         self._count += len(batch)
         self._size += sum(batch.entries.lengths)
-        # Both limits bound what the commit holds at once: a block of columns, and a block of payloads.
+        # Both limits bound the memory of the commit, which holds a block of columns and a block of payloads.
         if self._count >= MAX_BLOCK_ENTRIES or self._size >= MAX_BLOCK_BYTES:
             self._flush_held()
 
@@ -232,12 +231,13 @@ class SegmentWriter:
             raise _describe_unwritable(problem, self._path) from problem
 
     def finish(self) -> SegmentInfo:
-        """Write what is left, sync, and let the segment have its name."""
+        """Write the remaining messages, sync, and rename the segment to its final name."""
         if self._held:
             self._flush_held()
         try:
             self._file.flush()
-            # Synced before it gets its name, and named before the driver hears of it: a segment with a name is whole.
+            # Sync before renaming, and rename before the driver is notified, so that a segment with a final name is
+            # complete.
             os.fsync(self._file.fileno())
             self._file.close()
             self._path.rename(self._final)
@@ -252,7 +252,7 @@ class SegmentWriter:
 
 
 class SegmentReader:
-    """Reads a segment block by block. Raises DamageError ``SOW-ENG-041`` where a checksum is wrong."""
+    """Reads a segment block by block. Raises DamageError ``SOW-ENG-041`` if it is damaged or incomplete."""
 
     def __init__(self, directory: Path, info: SegmentInfo) -> None:
         self.info = info
@@ -260,13 +260,13 @@ class SegmentReader:
         self._file = self.path.open("rb")
 
     def iterate_batches(self) -> Iterator[StagedBatch]:
-        """The messages of every block; payloads are read when they are asked for, while the segment is open."""
+        """Yield the messages of each block; payloads are read at first use, while the segment is open."""
         seen = offset = 0
         while head := os.pread(self._file.fileno(), BLOCK_HEADER.size, offset):
             count, flags, raw_columns, columns, raw_payloads, stored, crc = self._parse_block_header(head)
             offset += len(head)
             raw = self.read_part(offset, columns, crc[0], raw_columns)
-            # Payloads may neither be read nor decompressed: the file's next block begins behind them.
+            # Payloads that are not used are neither read nor decompressed; the next block begins after them.
             payloads = _StagedPayloads(self, offset + columns, raw_payloads, stored, crc[1])
             offset += columns + stored
             try:
@@ -275,14 +275,14 @@ class SegmentReader:
                 raise self._describe_damage() from error
             seen += count
             yield found
-        # The driver was told how many there are: a file that ends between two blocks looks whole, and is not.
+        # A file that was truncated between two blocks looks complete, so compare with the count that the task reported.
         if seen != self.info.entries:
             raise self._describe_damage()
 
     def read_part(self, offset: int, size: int, crc: int, raw_size: int) -> memoryview:
-        """A part of a block of ``size`` bytes as stored, decompressed. Raises DamageError ``SOW-ENG-041``."""
+        """Read and decompress a part of a block with ``size`` stored bytes. Raises DamageError ``SOW-ENG-041``."""
         stored = os.pread(self._file.fileno(), size, offset)
-        # Proven before it is decompressed: a damaged length must not decide how much memory is taken.
+        # Verify the checksum before decompressing, so that a damaged length cannot cause a large allocation.
         if len(stored) != size or crc32(stored) != crc:
             raise self._describe_damage()
         return codec.decompress_part(CODEC_ZSTD, memoryview(stored), raw_size)
@@ -319,7 +319,7 @@ class SegmentReader:
 
 
 def read_segments(directory: Path, segments: Iterable[SegmentInfo]) -> Iterator[StagedBatch]:
-    """The messages of every block of ``segments``, one after the other. Raises as :class:`SegmentReader`."""
+    """Yield the messages of each block of ``segments``, in order. Raises as :class:`SegmentReader`."""
     for info in segments:
         with SegmentReader(directory, info) as reader:
             yield from reader.iterate_batches()
@@ -328,7 +328,7 @@ def read_segments(directory: Path, segments: Iterable[SegmentInfo]) -> Iterator[
 def _find_block_bounds(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     start = size = 0
     for place, length in enumerate(lengths):
-        # One payload larger than a block stands in a block of its own.
+        # A payload that exceeds the limit gets a separate block.
         if place > start and (place - start >= MAX_BLOCK_ENTRIES or size + length > MAX_BLOCK_BYTES):
             yield start, place
             start, size = place, 0

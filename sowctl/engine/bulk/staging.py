@@ -1,10 +1,10 @@
-"""Staging: what the tasks of a bulk write leave for the one commit of its driver (``sowctl-pipeline(1)``, STAGING).
+"""Staging: files that the tasks of a bulk write pass to the commit of its driver (``sowctl-pipeline(1)``, STAGING).
 
-A run has a directory of its own, beside the journal or the store, with a lock file that its driver holds. Tasks write
-segments in it, each attempt under its own name (:mod:`sowctl.engine.bulk.task`); the driver commits those of the
-attempts that won (:mod:`sowctl.engine.bulk.commit`) and removes the directory. A directory whose lock is free belongs
-to a driver that died: the next run removes it. Where tasks share no file system with the driver, what they leave goes
-to a URL (:mod:`sowctl.engine.bulk.remoteruns`), and the driver has a directory of its own for what it fetches.
+Each run has a separate directory next to the journal or store, with a lock file that its driver holds. Tasks write
+segments to it, each attempt under a unique name (:mod:`sowctl.engine.bulk.task`). The driver commits those of the
+successful attempts (:mod:`sowctl.engine.bulk.commit`) and removes the directory. If the lock of a directory is free,
+its driver has died, and the next run removes it. If tasks do not share a file system with the driver, they stage at a
+URL (:mod:`sowctl.engine.bulk.remoteruns`), and the driver downloads their files to a local directory.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
 class StagePlan(DescribedStruct, frozen=True):
-    """The plan by which tasks stage messages of one topic; travels to the executors.
+    """The plan by which tasks stage messages of one topic; sent to the executors.
 
-    ``place`` is the run's directory, which they share with the driver. ``now`` microseconds UTC, for all tasks.
-    ``keep_rejects``: refused messages are written down, all of them. ``stop``: the first refused message ends a task's
-    work, because the run will write nothing then.
+    ``place`` is the run's directory, which they share with the driver. ``now`` is the time of all tasks in microseconds
+    UTC. ``keep_rejects``: write all rejected messages to files. ``stop``: a task stops at the first rejected message,
+    because the run will publish nothing.
     """
 
     place: Place
@@ -57,9 +57,9 @@ class StagePlan(DescribedStruct, frozen=True):
 
 
 class StagedAttempt(Struct, frozen=True):
-    """The result of one staging attempt of a task. Of the refused messages the first few are in ``samples``.
+    """The result of one staging attempt of a task. ``samples`` are the first few rejected messages.
 
-    ``first`` is the order of its first message, refused or not.
+    ``first`` is the position of its first message, rejected or not, in the input order.
     """
 
     attempt: str
@@ -74,7 +74,7 @@ class StagedAttempt(Struct, frozen=True):
 
 
 def require_loadable_topic(topic: TopicConfig) -> None:
-    """Raises UsageError for a Pattern topic and the topics in it, which are not loaded in bulk."""
+    """Raise UsageError ``SOW-ENG-047`` for a Pattern topic or a topic in it, which cannot be loaded in bulk."""
     if topic.pattern is not None:
         raise UsageError(
             "SOW-ENG-047",
@@ -85,9 +85,9 @@ def require_loadable_topic(topic: TopicConfig) -> None:
 
 
 class StagingArea(DescribedStruct):
-    """A run's staging directory, held by the driver. Made by :func:`hold_staging_area`.
+    """The staging directory of a run, locked by the driver. Created by :func:`hold_staging_area`.
 
-    ``shared`` is the place at a URL where tasks write and read instead; then ``directory`` is the driver's alone.
+    ``shared`` is the directory at a URL that tasks use instead; ``directory`` is then used only by the driver.
     """
 
     directory: Path
@@ -97,13 +97,13 @@ class StagingArea(DescribedStruct):
 
     @property
     def place(self) -> Place:
-        """The place where tasks write and read."""
+        """The directory or URL that tasks use."""
         return self.directory if self.shared is None else self.shared
 
     def fetch_attempts(self, staged: Iterable[StagedAttempt]) -> None:
-        """Bring what these attempts have left at a URL into the directory, their refused messages too.
+        """Download the segments and rejected messages of these attempts from the URL, if any, to the directory.
 
-        Raises DamageError ``SOW-ENG-041`` where a file is missing, and what reading at a URL raises.
+        Raises DamageError ``SOW-ENG-041`` if a file is missing, and what reading at a URL raises.
         """
         if self.shared is None:
             return
@@ -132,11 +132,11 @@ class StagingArea(DescribedStruct):
         keep_rejects: bool = False,
         now: int | None = None,
     ) -> StagePlan:
-        """Build the plan that is sent to the tasks. Raises UsageError for options that do not fit the topic."""
+        """Build the plan that is sent to the tasks. Raises UsageError if the topic or its options do not allow it."""
         if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"unknown operation {operation!r}", hint="use publish, delta or delete")
         require_loadable_topic(self.topic)
-        # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.
+        # Tasks run concurrently and do not see messages of other tasks, but chains depend on the order of all messages.
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
                 "SOW-ENG-046",
@@ -154,10 +154,10 @@ class StagingArea(DescribedStruct):
 def hold_staging_area(
     instance: Instance, topic: TopicConfig, *, directory: Place | None = None
 ) -> Iterator[StagingArea]:
-    """A staging directory for one run; it is removed at the end, and so are those that dead drivers left.
+    """Create a staging directory for one run, lock it, and remove it at the end; first remove those of dead drivers.
 
-    ``directory`` is where to make it instead of beside the instance's files, a URL perhaps; executors must be able to
-    write there. Raises StorageError ``SOW-ENG-044``, and what reading and writing at a URL raises.
+    ``directory``, a path or URL, replaces the default parent directory next to the instance's files; executors must be
+    able to write to it. Raises StorageError ``SOW-ENG-044``, and what reading and writing at a URL raises.
     """
     if isinstance(directory, RemotePath):
         with _open_remote_directory(directory, instance) as (shared, own):
@@ -175,7 +175,9 @@ def hold_staging_area(
 
 
 def find_staging_path(instance: Instance, topic: TopicConfig) -> Path:
-    """Find the staging directory of an instance: beside its journal, else beside the topic's store."""
+    """Return the parent of staging directories: in the journal's directory, otherwise next to the topic's store.
+
+    Raises MissingError ``SOW-ENG-045`` if the topic has neither a journal nor a file."""
     assert instance.config is not None
     name = f"{instance.config.name}.staging"
     if topic.journalled and instance.log is not None:
@@ -191,7 +193,7 @@ def find_staging_path(instance: Instance, topic: TopicConfig) -> Path:
 
 @contextmanager
 def _open_remote_directory(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath, Path]]:
-    """A directory in a URL that names this process as its owner, and one of the driver's own; both go at the end."""
+    """Create a directory at a URL with this process as owner, and a local one; remove both at the end."""
     from sowctl.engine.bulk import remoteruns
     from sowctl.engine.bulk.owner import describe_driver
 
@@ -202,22 +204,22 @@ def _open_remote_directory(root: RemotePath, instance: Instance) -> Iterator[tup
         try:
             yield run, own
         finally:
-            # The next run removes what this one cannot: the result does not depend on it.
+            # If this fails, the next run removes the directory; the result does not depend on it.
             with suppress(SowError):
                 remoteruns.remove_run(run)
 
 
 @contextmanager
 def create_own_directory(instance: Instance) -> Iterator[Path]:
-    """A temporary directory of this process; those that dead ones left are removed. Raises OSError."""
-    # A lock that ends with the process keeps each from the others, as for staging on this machine.
+    """Create a temporary directory for this process; first remove those of dead processes. Raises OSError."""
+    # As for local staging, a lock that ends with the process protects the directory from other processes.
     with _open_locked_directory(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
         yield own
 
 
 @contextmanager
 def _open_locked_directory(root: Path, instance: Instance) -> Iterator[Path]:
-    """A directory in ``root`` whose lock is held; at the end it goes, and ``root`` with it if it was the last one."""
+    """Create and lock a directory in ``root``; at the end remove it, and also ``root`` if it was the last one."""
     with ExitStack() as held:
         run = _create_locked_directory(root, instance, held)
         try:
@@ -226,17 +228,17 @@ def _open_locked_directory(root: Path, instance: Instance) -> Iterator[Path]:
             shutil.rmtree(run, ignore_errors=True)
             held.close()
             with suppress(OSError), _hold_gate(root) as gate:
-                # Under the gate, so that no run begins in a directory that is being removed.
+                # Under the gate, so that no run starts in a directory that is being removed.
                 if all(entry.name == _GATE for entry in root.iterdir()):
                     gate.unlink()
                     root.rmdir()
 
 
 def _create_locked_directory(root: Path, instance: Instance, held: ExitStack) -> Path:
-    """Under the gate: sweep what is stale, make a directory, and lock it until ``held`` is closed."""
+    """Remove stale directories, then create a directory and lock it until ``held`` is closed."""
     with _hold_gate(root, instance):
-        # The lock of a live driver's directory is held, so only those of dead drivers go. Directory and lock are made
-        # under the gate: between the two steps a directory looks like one that a dead driver left.
+        # Directories of living drivers are locked, so only those of dead drivers are removed. Directory and lock are
+        # created under the gate, because in between the directory looks like that of a dead driver.
         remove_stale_runs(root)
         while True:
             run = root / f"{_RUN}{instance.random(8).hex()}"
@@ -245,11 +247,10 @@ def _create_locked_directory(root: Path, instance: Instance, held: ExitStack) ->
                 break
             except FileExistsError:
                 continue
-        # Closed in programs that are started: one that lives on would hold the lock of a dead driver.
+        # O_CLOEXEC, because a child process that outlives the driver would otherwise hold its lock.
         lock = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         held.callback(os.close, lock)
-        # The kernel lets go of the lock when the driver dies, however it dies: no time limit and no process id is
-        # needed.
+        # The kernel releases the lock when the driver dies, so no timeout or process id is needed.
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, f"{instance.holder} {os.getpid()}\n".encode())
         return run
@@ -257,7 +258,7 @@ def _create_locked_directory(root: Path, instance: Instance, held: ExitStack) ->
 
 @contextmanager
 def _hold_gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
-    """Hold the gate file of a staging root, so that no other run sweeps a directory that is being made."""
+    """Lock the gate file of a staging root, so that no other run removes a directory that is being created."""
     path = root / _GATE
     while True:
         if instance is not None:
@@ -265,8 +266,7 @@ def _hold_gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            # The last run removes the gate file. A lock on a file that has no name any more excludes no other process:
-            # try again.
+            # The last run removes the gate file. A lock on an unlinked file excludes no other process, so try again.
             if path.exists() and path.stat().st_ino == os.fstat(fd).st_ino:
                 yield path
                 return
@@ -275,16 +275,16 @@ def _hold_gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
 
 
 def remove_stale_runs(root: Path) -> list[Path]:
-    """Remove the runs of drivers that are gone; returns their directories. The gate is held."""
+    """Remove the runs of dead drivers and return their directories. The caller holds the gate."""
     gone = []
     for run in sorted(root.glob(f"{_RUN}*")):
         try:
-            # O_CREAT, because a driver may have died between making the directory and its lock file.
+            # O_CREAT, because a driver may have died between creating the directory and its lock file.
             fd = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError:
             continue
         try:
-            # If this fails, the driver lives, and its directory stays.
+            # If this fails, the driver is alive, and its directory remains.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(run, ignore_errors=True)
             gone.append(run)

@@ -1,8 +1,8 @@
-"""One attempt of one task of a bulk write: messages in, segments out (``sowctl-pipeline(1)``, STAGING).
+"""One attempt of one task of a bulk write, which writes messages to segments (``sowctl-pipeline(1)``, STAGING).
 
-Tasks run in processes that hold no lock and see no store: what they need is in their :class:`StagePlan`, and what they
-leave is in the run's directory and in their :class:`StagedAttempt`, which goes back to the driver. Called by the jobs
-and writers of :mod:`sowctl.spark`.
+Tasks run in processes without locks or access to stores. Their input is a :class:`StagePlan`; their results are files
+in the run's directory and a :class:`StagedAttempt`, which is returned to the driver. Called by the jobs and writers of
+:mod:`sowctl.spark`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 MAX_REFUSAL_SAMPLES = 20
-"""Refused messages of one task that are handed to the driver whole."""
+"""Maximum rejected messages per task that are returned to the driver as samples."""
 
 
 class _RefusedMessages(Struct):
@@ -50,24 +50,25 @@ class _RefusedMessages(Struct):
 
 
 class StageTask:
-    """One attempt of one task: messages in, segments out. Use as a context manager; an error leaves nothing behind.
+    """Writes the messages of one attempt of one task to segments. Use as a context manager; after an error, segments
+    are removed.
 
-    ``attempt`` is a name that no other attempt of the run has.
+    ``attempt`` is a name that is unique within the run.
     """
 
     def __init__(self, plan: StagePlan, attempt: str) -> None:
         self.plan = plan
         self.attempt = attempt
         self.stopped = False
-        # At a URL a file is there at once and whole: it is made here, and sent when the attempt has ended well.
+        # Files at a URL are written in one step, so they are built locally and uploaded when the attempt succeeds.
         self._held = ExitStack()
-        # All tasks have the driver's clock: a message gets the same time whichever task prepares it, and however often.
+        # All tasks use the driver's clock, so that every attempt prepares a message with the same time.
         instance = Instance(plan.config, partial(int, plan.now))
         here = isinstance(plan.place, Path)
         self._directory = (
             require_local(plan.place) if here else self._held.enter_context(create_own_directory(instance))
         )
-        # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
+        # Publishing uses the same preparer, so bulk loads reject messages and assign keys and times in the same way.
         self._preparer = Preparer(instance, plan.topic, plan.options)
         self._writer: SegmentWriter | None = None
         self._done: list[SegmentInfo] = []
@@ -89,9 +90,10 @@ class StageTask:
         operations: Sequence[str] | None = None,
         lines: Sequence[int] | None = None,
     ) -> None:
-        """Prepare and stage messages. ``file`` and ``positions`` are their order in the input; ``source`` its name.
+        """Prepare and stage messages. ``file`` and ``positions`` are their input order; ``source`` is the file's name.
 
-        ``operations`` are their own ones instead of the plan's. Once the plan says stop, the rest is passed over.
+        ``operations`` replace the operation of the plan, one per message. After the task has stopped, messages are
+        ignored.
         """
         if self.stopped or not payloads:
             return
@@ -109,7 +111,7 @@ class StageTask:
         self._blank += count
 
     def note_rejected(self, rejected: Rejected, file: int = 0) -> None:
-        """Note a message of a file that was refused before it came here."""
+        """Record a message of a file that the caller has rejected."""
         self._messages += 1
         self._note_position(file, rejected.offset)
         self._note_refusal([rejected])
@@ -120,8 +122,8 @@ class StageTask:
     def _prepare_messages(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
     ) -> tuple[PreparedMessages, list[Refusal]]:
-        # Only these keys are numbers that a deletion can name without a message; publishers' keys are texts, which are
-        # prepared.
+        # Only with key fields can a deletion give the SOW key instead of a message. Publishers' keys are strings, which
+        # must be prepared.
         by_key = self.plan.operation == "delete" and self.plan.topic.key_mode == "fields" and envelopes is not None
         if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
             return self._preparer.prepare(payloads, envelopes)
@@ -139,15 +141,15 @@ class StageTask:
             marks = [IS_DELTA if delta else 0 for delta in ready.deltas]
         self._deltas = self._deltas or IS_DELTA in marks or (ready.deltas is not None and one == "publish")
         times = [0] * count
-        # Only times of a message's own are staged. Those of the clock are given by the commit, which knows the topic's
-        # last time.
+        # Only explicit times of messages are staged. The commit assigns the others, because it knows the topic's last
+        # time.
         for place, time in enumerate(ready.times or ()):
             if time is not None:
                 marks[place] |= HAS_TIME
                 times[place] = time
         for place, lifetime in enumerate(ready.lifetimes or ()):
             if isinstance(lifetime, ExpirationInstant):
-                # An instant and a lifetime share a column; the mark tells them apart.
+                # Instants and lifetimes share a column; the mark distinguishes them.
                 marks[place] |= EXPIRES_AT
                 lifetimes[place] = lifetime.at
             elif lifetime is not None:
@@ -156,7 +158,7 @@ class StageTask:
         texts: dict[str, Any] = {name: getattr(ready, name) for name in TEXT_NAMES}
         entries: EntryBatch = EntryBatch(
             [self.plan.topic.ref],
-            # A deletion is a key and a time: its payload is not staged.
+            # Deletions need only key and time, so their payloads are not staged.
             [b""] * count if operations is None and one == "delete" else ready.payloads,
             *split_digests(ready.digests),
             times if ready.times is not None else 0,
@@ -174,7 +176,7 @@ class StageTask:
     def _stage_batch(self, batch: StagedBatch) -> None:
         if not len(batch):
             return
-        # A segment ascends, which lets the commit merge whole segments. Where input comes back, another one begins.
+        # Segments are ascending, so that the commit can merge them. If the input goes back, start another segment.
         if self._writer is not None and batch.get_order(0) <= self._writer.last:
             self._close_segment()
         if self._writer is None:
@@ -212,14 +214,14 @@ class StageTask:
         self._refused.count += len(found)
         self._refused.samples += found[: MAX_REFUSAL_SAMPLES - len(self._refused.samples)]
         if self._rejects is not None:
-            # Each attempt has a file of its own, so attempts that run at once do not mix their lines.
+            # Each attempt has a separate file, so that concurrent attempts do not mix their lines.
             with self._rejects.open("ab") as file:
                 file.write(b"".join(map(format_reject_line, found)))
-        # One refused message stops the run, so what this task would still stage is never committed.
+        # One rejected message aborts the run, so further messages of this task would not be committed.
         self.stopped = self.plan.stop
 
     def finish(self) -> StagedAttempt:
-        """Complete the segments; what the driver's commit wants to know of this attempt."""
+        """Complete the segments, upload them if staged at a URL, and return the result of the attempt."""
         self._close_segment()
         rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
         if isinstance(self.plan.place, RemotePath):
@@ -227,7 +229,7 @@ class StageTask:
 
             for name in [info.name for info in self._done] + ([rejects] if rejects is not None else []):
                 remote_files.upload_file(self._directory / name, self.plan.place / name)
-        # Samples travel to the driver, so they are cut; the file of rejects has them whole.
+        # Samples are sent to the driver, so their payloads are truncated; the file of rejects has them completely.
         samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
         counts = self._messages, self._blank, self._refused.count
         return StagedAttempt(
@@ -242,21 +244,20 @@ class StageTask:
             self._writer.discard()
             self._writer = None
         if kind is not None:
-            # An attempt that failed is tried again under another name; what it leaves would only take room.
+            # A failed attempt is repeated under another name, so its files are useless.
             for info in self._done:
                 (self._directory / info.name).unlink(missing_ok=True)
         self._held.close()
 
 
 def _prepare_deletions(sow_keys: Sequence[str]) -> tuple[PreparedMessages, list[Refusal]]:
-    """Deletions by SOW key as prepared messages, and those whose text is no SOW key."""
+    """Prepare deletions by SOW key; return them, and refusals of texts that are not SOW keys."""
     places, digests, refused = [], [], []
     for place, text in enumerate(sow_keys):
         key = parse_sow_key(text)
         if key is not None:
             places.append(place)
-            # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the record's
-            # in.
+            # A deletion by SOW key has no key values, so its check word is zero; the commit sets that of the record.
             digests.append(key + bytes(8))
         else:
             refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
