@@ -200,7 +200,7 @@ def build_settings(
         "spark.app.name": app,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Times are shown in UTC (behaviour 11.22), whatever the zone of this machine.
+        # Times are shown in UTC (behaviour 11.22), regardless of the time zone of this machine.
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",

@@ -88,7 +88,7 @@ JOURNAL_OPTIONS = (
     "partitionBytes",
 )
 STREAM_OPTIONS = ("start", "maxEntries", "maxBytesPerTrigger", "splitGroups", "failOnDataLoss")
-"""Options of a journal that is read as a stream: start, size of batches, and behavior on data loss."""
+"""Options of a journal that is read as a stream: start, size of batches, and handling of data loss."""
 OPTION_OWNERS = (
     dict.fromkeys(JOURNAL_OPTIONS, "reading sow-journal")
     | dict.fromkeys(STREAM_OPTIONS, "reading sow-journal as a stream (spark.readStream)")
@@ -312,7 +312,7 @@ def _schema(
             else (build_distinct_ddl(seen), INFERRED_COMMENT)
         )
     elif new:
-        # Reject a table that could never be read when it is created.
+        # When a table is created, reject it if it could never be read.
         query(options)
     if "changes" in known[0] and options.read_flag("changes"):
         columns = CHANGE_COLUMNS

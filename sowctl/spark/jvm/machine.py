@@ -122,7 +122,7 @@ def end_machine(gateway: Any) -> None:
         return
     if process.stdin is not None:
         with suppress(OSError):
-            process.stdin.close()  # the machine ends when this pipe does
+            process.stdin.close()  # the machine ends when this pipe is closed
     # First wait, so that Spark's shutdown hooks run and remove its scratch files; then terminate, then kill.
     for end in (process.terminate, process.kill):
         try:

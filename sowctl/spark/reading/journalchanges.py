@@ -304,7 +304,7 @@ class _Rows(NamedTuple):
     images: list[bytes | None]
 
     def list_messages(self) -> list[bytes | None]:
-        """Return one message per row, None if the row has no record."""
+        """Return one message per row, None if the row has no record or it is unknown."""
         cut = iter(extract_payloads([image for image in self.images if image is not None]))
         return [None if image is None else next(cut) for image in self.images]
 

@@ -159,8 +159,8 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Return the present end of the journal, with the lag of the batch that was planned last; None without journal.
 
-        Spark shows it as ``latestOffset`` of the source in the progress of a query, which is the only place in it where
-        a Python source can report anything.
+        Spark shows it as ``latestOffset`` of the source in the progress of a query, the only field there that a Python
+        source can set.
         """
         with carry_errors():
             try:
