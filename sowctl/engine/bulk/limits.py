@@ -16,7 +16,7 @@ class BulkLimits(Struct):
     update_bucket_bytes: int = 64 << 20
     """Payload bytes of a bucket, whose messages are finished together."""
     commit_fold_bytes: int = 128 << 20
-    """Bytes of entries of a topic without a journal up to which they are sorted by key in memory; more are sorted with
+    """Bytes up to which entries of a topic without a journal are sorted by key in memory; more are sorted with
     temporary files."""
 
 

@@ -58,7 +58,7 @@ InputOrder = tuple[int, int]
 
 
 class SegmentInfo(Struct, frozen=True):
-    """A finished segment: file name, entries, payload bytes, and the orders of its first and last message."""
+    """A finished segment: file name, entries, payload bytes, and input order of the first and last message."""
 
     name: str
     entries: int
