@@ -1,10 +1,10 @@
-"""Outcomes of large batches by columns: the decision of :mod:`sowctl.engine.writing.outcome`, a whole batch at a time.
+"""Outcomes of large batches by columns: the decision of :mod:`sowctl.engine.writing.outcome` for a batch in one step.
 
-What a message meets, an earlier one of its batch, a record that waits as columns in the memtable, or one that is
-stored, is found by sorting the keys of the batch and asking each place once. What follows from it is said by
+A message meets an earlier message of its batch, a record kept as columns in the memtable, or a stored record. The keys
+of the batch are sorted, and each of these sources is searched once. The outcome follows by
 :func:`~sowctl.engine.writing.outcome.classify_written`, as for a single message. Called by
-:mod:`sowctl.engine.writing.entries`; loads numpy. :data:`~sowctl.engine.fold.limits.MEMTABLE_LIMITS` has from which
-size on a batch is decided so, and what was measured.
+:mod:`sowctl.engine.writing.entries`; loads numpy. :data:`~sowctl.engine.fold.limits.MEMTABLE_LIMITS` has the minimum
+batch size for this path, with the measurements.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class BatchDecision(NamedTuple):
-    """The outcomes of messages, and the last one of each key."""
+    """The outcomes of messages, and the last message of each key."""
 
     statuses: list[Status]
     latest: LatestEntries
 
 
 def decide_batch(writer: StoreWriter, entries: EntryBatch) -> BatchDecision | None:
-    """The outcomes of messages as ``entries``, publishes in the order of the input; the topic's locks are held.
+    """Decide the outcomes of ``entries``, publishes in input order; the topic's locks are held.
 
-    None where the key of any message belongs to a record, or to an earlier message, with other key values: then each
-    outcome depends on those before it.
+    Returns None if the key of any message belongs to a record, or to an earlier message, with other key values: each
+    outcome then depends on the earlier ones.
     """
     met = _MetRecords(entries)
     if not (met.match_earlier_messages() and met.match_memtable(writer) and met.match_stored_records(writer)):
@@ -47,23 +47,23 @@ def decide_batch(writer: StoreWriter, entries: EntryBatch) -> BatchDecision | No
 
 
 class _MetRecords:
-    """What the entries of a batch meet. ``meets``: there is a record or an earlier entry of its key; ``same``: with
-    its payload.
+    """The records that the entries of a batch meet. ``meets``: the key has a record or an earlier entry; ``same``: that
+    one has the same payload.
 
-    ``distinct`` are the keys in order, each once; ``first`` and ``last`` the places of their first and last entries.
-    Each of the methods returns whether all that it has found have the check words of the entries that meet them.
+    ``distinct`` are the sorted keys without repetition; ``first`` and ``last`` the places of their first and last
+    entries. Each method returns whether all records it found have the check words of the entries that meet them.
     """
 
     def __init__(self, entries: EntryBatch) -> None:
         arrays, count = EntryArrays(entries), len(entries)
         self.payloads = entries.payloads
-        # Keys are numbers, so that they sort as their bytes do; check words are only compared.
+        # Keys are numbers, which sort in the order of their bytes; check words are only compared.
         self.keys: Any = arrays.keys.astype(np.uint64)
         self.checks: Any = arrays.checks.view(np.uint64)
         self.sizes: Any = arrays.lengths
         self.meets: Any = np.zeros(count, dtype=bool)
         self.same: Any = np.zeros(count, dtype=bool)
-        # Messages of one key stand in the order of the input: each meets the one before it.
+        # Messages of one key remain in input order: each meets the one before it.
         order = compute_stable_order(self.keys)
         ordered = self.keys[order]
         again = ordered[1:] == ordered[:-1]
@@ -78,7 +78,7 @@ class _MetRecords:
         return self._match_rows(self._later, self._earlier, self.checks, self.sizes, self.payloads)
 
     def match_memtable(self, writer: StoreWriter) -> bool:
-        """The first message of each key whose record waits as columns in the memtable."""
+        """Match the first message of each key whose record is kept as columns in the memtable."""
         waiting = writer.memtable.unpacked
         if waiting is None:
             return True
@@ -88,7 +88,7 @@ class _MetRecords:
         return self._match_rows(self.first[there], rows[there], waiting.checks, waiting.sizes, waiting.payloads)
 
     def match_stored_records(self, writer: StoreWriter) -> bool:
-        """The first message of each other key whose record is stored."""
+        """Match the first message of each other key whose record is stored."""
         asked = read_words(self.distinct[self._absent].astype(">u8"))
         found = writer.read_packed_values(asked)
         if not found:
@@ -102,11 +102,11 @@ class _MetRecords:
         return has_matching_checks(read_words(self.checks[places]), values)
 
     def _match_rows(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: Sequence[bytes]) -> bool:
-        """Match messages at ``places``, each with the one of ``others``, in the given columns."""
+        """Match messages at ``places`` with the rows ``others`` of the given columns, pair by pair."""
         if not len(places):
             return True
         self.meets[places] = True
-        # Payloads of different sizes differ, and most do.
+        # Payloads of different sizes differ, and most pairs have different sizes.
         close = (self.sizes[places] == sizes[others]).nonzero()[0]
         mine = self.payloads
         self.same[places[close]] = [

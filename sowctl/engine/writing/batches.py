@@ -1,4 +1,4 @@
-"""From input to batches: messages are gathered until a batch is full, large or old, also while the input is silent."""
+"""Collects input messages into batches. A batch ends at a limit of messages, bytes or age, also on a silent input."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ class MessageSource(Protocol):
 
     ended: bool
     blocking: bool
-    """Whether :meth:`poll` may wait longer than it was told."""
+    """Whether :meth:`poll` may wait longer than its timeout."""
     descriptor: int | None
-    """What is read, where that is a file descriptor and nothing else reads from it."""
+    """The file descriptor of the input, if it has one that nothing else reads."""
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
-        """Return the chunk that is complete by now, None if nothing is within ``timeout`` seconds."""
+        """Return the next complete chunk, None if there is none within ``timeout`` seconds."""
         ...
 
 
 READ_AHEAD_MIN_BYTES = 4 << 20
-"""So many bytes of an input have been published before another process is started for the rest of it."""
+"""Bytes of an input that are published before another process is started to read the rest."""
 
 _PAYLOAD_TYPES = frozenset({bytes, bytearray, memoryview})
 
 
 def require_payload(message: object) -> bytes:
-    """Raises TypeError: a message is its bytes."""
+    """Raise TypeError: a message must be bytes."""
     raise TypeError(f"a message must be bytes, not {type(message).__name__}")
 
 
 class ListSource:
-    """A source over messages in memory, or that a program yields.
+    """A source of messages in memory or from an iterator of the program.
 
-    ``encode`` makes bytes of a message that is none. Raises TypeError for what is no message; ``call`` tells how one
-    message is given.
+    ``encode`` converts a message that is not bytes. Raises TypeError if ``messages`` is a single message; ``call`` is
+    the right call for one, shown in the error.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class ListSource:
         call: str = "publish([message])",
         encode: Callable[[object], bytes] = require_payload,
     ) -> None:
-        # One message instead of a list would be taken apart into its bytes, or the names of its fields.
+        # Iterating over a single message would yield its bytes or the names of its fields.
         if isinstance(messages, bytes | bytearray | memoryview | str | Mapping):
             raise TypeError(f"messages must be a list, not {type(messages).__name__}: {call}")
         self.ended = False
         self.descriptor: int | None = None
-        # A program may take its time to yield the next message; those of a list are there.
+        # An iterator may take long to yield the next message; a list has all of them.
         self.blocking = not isinstance(messages, list | tuple)
         self._messages = iter(messages)
         self._size = size or WRITING_LIMITS.default_batch_messages
@@ -71,17 +71,17 @@ class ListSource:
         self._encode = encode
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
-        """The next messages; a "line" is a message, offsets count messages too."""
+        """Return the next messages. Lines and offsets count messages."""
         payloads = [message for _, message in zip(range(self._size), self._messages, strict=False)]
         if not payloads:
             self.ended = True
             return None
-        # The types of a whole batch are one set, so good input pays for no test of each message.
+        # One set has the types of the batch: valid input needs no test of each message.
         if not {*map(type, payloads)} <= _PAYLOAD_TYPES:
             encode = self._encode
             payloads = [one if type(one) in _PAYLOAD_TYPES else encode(one) for one in payloads]
         if any(type(payload) is not bytes for payload in payloads):
-            # A view may count items wider than a byte, and a bytearray may change before it is written.
+            # Items of a view may be wider than a byte, and a bytearray may change before it is written.
             payloads = [bytes(payload) for payload in payloads]
         start = self._count
         self._count += len(payloads)
@@ -90,12 +90,12 @@ class ListSource:
 
 
 class PublishBatch(DescribedStruct):
-    """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
-    that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
-    index of the first message and of the first refused frame of each, and its name. ``ahead``: digests and stored
-    payloads of all messages, made by the process that has read them.
+    """Messages that are published together. ``refused`` are frames that the framing rejected; ``last`` is the last
+    chunk of the batch, and the number of its messages up to the end of the batch. ``inputs``, of a batch of several
+    inputs: the index of the first message and of the first refused frame of each, and its name. ``ahead``: digests and
+    stored payloads of all messages, computed by the process that read them.
 
-    Places in the input are worked out when they are asked for: most batches never need theirs.
+    Places in the input are computed on demand: most batches never need them.
     """
 
     name: str
@@ -111,7 +111,7 @@ class PublishBatch(DescribedStruct):
 
     @property
     def end_offset(self) -> int:
-        """The byte offset in the input behind the batch."""
+        """The byte offset in the input after the batch."""
         if self.last is None:
             return 0
         chunk, taken = self.last
@@ -119,7 +119,7 @@ class PublishBatch(DescribedStruct):
 
     @property
     def last_line(self) -> int:
-        """The line of the last message, good or not, 0 without any."""
+        """The line of the last message or refused frame, 0 if there is none."""
         good = self.locate_message(len(self.payloads) - 1)[0] if self.payloads else 0
         return max(good, *(frame.line for frame in self.refused)) if self.refused else good
 
@@ -128,7 +128,8 @@ class PublishBatch(DescribedStruct):
         return sum(1 for index in range(len(self.payloads)) if self.locate_message(index)[1] < offset)
 
     def find_input(self, index: int, *, frame: bool = False) -> tuple[int, str]:
-        """The number, from 0, and the name of the input of ``payloads[index]``, or of ``refused[index]``."""
+        """Return the number, from 0, and the name of the input of ``payloads[index]``; with ``frame``, of
+        ``refused[index]``."""
         for number in range(len(self.inputs) - 1, -1, -1):
             message, first_frame, name = self.inputs[number]
             if index >= (first_frame if frame else message):
@@ -136,8 +137,8 @@ class PublishBatch(DescribedStruct):
         return 0, self.name
 
     def locate_message(self, index: int) -> tuple[int, int]:
-        """Line and byte offset of ``payloads[index]``."""
-        # Parts stand in the order of the batch: the last one that begins at or before the message has it.
+        """Return line and byte offset of ``payloads[index]``."""
+        # Parts are in the order of the batch: the last one that begins at or before the message contains it.
         for first, chunk, start in reversed(self.parts):
             if index >= first:
                 return chunk.find_line(start + index - first), chunk.find_offset(start + index - first)
@@ -154,32 +155,31 @@ def iterate_batches(
     monotonic: Callable[[], float],
     before_waiting: Callable[[], None],
 ) -> Iterator[PublishBatch]:
-    """Batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
+    """Yield batches of at most ``count`` messages, about ``size`` bytes, and at most ``linger`` seconds old.
 
-    ``before_waiting`` is called whenever the input has nothing to give at once.
+    ``before_waiting`` is called whenever the input has no data ready. An error of the input is raised after the
+    messages before it are yielded.
     """
     # A batch ends at one of three limits: messages, bytes, or the age of its first message.
     batch, deadline = PublishBatch(name), 0.0
     while True:
         waiting = bool(batch.payloads or batch.refused)
         chunk, failed = None, None
-        # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
+        # First poll without waiting: batches in progress must be acknowledged before a wait for more input.
         if not source.blocking:
             chunk, failed = _poll_source(source, 0)
         if chunk is None and failed is None and not source.ended:
-            # What this raises ends the run: a refused message, or a sync. Nothing behind it is published.
+            # An error here, of a refused message or a sync, ends the run. Nothing after it is published.
             before_waiting()
-            # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch waits
-            # for ever.
+            # A batch with messages waits until its oldest message reaches the age limit; an empty one has no limit.
             chunk, failed = _poll_source(source, max(0.0, deadline - monotonic()) if waiting else None)
         if failed is not None:
-            # An error of the input does not take back what stood before it: that is published, and only then the error
-            # rises.
+            # Messages before an error of the input are published, and then the error is raised.
             if waiting:
                 yield batch
             raise failed
         if chunk is None:
-            # Silence makes a batch full as well: a lone message is published after ``linger`` seconds, not when more
+            # A silent input also ends a batch: a single message is published after ``linger`` seconds, not when more
             # arrive.
             if waiting and (source.ended or monotonic() >= deadline):
                 yield batch
@@ -199,11 +199,10 @@ def iterate_batches(
                 batch, deadline = PublishBatch(name), monotonic() + linger
             start = _fill_batch(batch, chunk, start, count, size)
             if chunk.refused:
-                # A run that stops at a refused frame takes what stands before it for done: a frame must not come
-                # into an earlier batch than its neighbours.
+                # A run that stops at a refused frame counts everything before it as done: a frame must not be in an
+                # earlier batch than its neighbours.
                 told = _add_refused_frames(batch, chunk, told, start)
-            # A chunk may fill several batches: each is handed out as soon as it is full, and the rest of the chunk goes
-            # on.
+            # A chunk may fill several batches: each is yielded as soon as it is full.
             if len(batch.payloads) >= count or batch.size >= size:
                 yield batch
                 batch, deadline = PublishBatch(name), monotonic() + linger
@@ -222,13 +221,12 @@ def _poll_source(source: MessageSource, timeout: float | None) -> tuple[Chunk | 
 
 
 def merge_batches(parts: Sequence[PublishBatch]) -> PublishBatch:
-    """Merge several batches, perhaps of several inputs, into one. An input's name comes once for each of its batches:
-    what counts is their order."""
+    """Merge several batches, possibly of several inputs, into one. ``inputs`` has an input's name once for each of its
+    batches: only their order matters."""
     whole = parts[0] if parts else PublishBatch("")
     whole.inputs = [(0, 0, part.name) for part in parts[:1]]
     for part in parts[1:]:
-        # Parts know their places in their own batch: behind the messages of the batches before they are shifted by so
-        # many.
+        # Parts have indexes in their own batch, which are shifted by the number of messages before that batch.
         base = len(whole.payloads)
         whole.inputs.append((base, len(whole.refused), part.name))
         whole.parts.extend((base + first, chunk, start) for first, chunk, start in part.parts)
@@ -242,7 +240,7 @@ def merge_batches(parts: Sequence[PublishBatch]) -> PublishBatch:
 
 
 def _add_refused_frames(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> int:
-    """The frames of ``chunk`` before its message ``start``, from ``told`` on; returns how many are told then."""
+    """Add the refused frames of ``chunk`` before its message ``start``, from index ``told``; return the next index."""
     behind = chunk.find_offset(start) if start < len(chunk.payloads) else chunk.end
     stop = told
     while stop < len(chunk.refused) and chunk.refused[stop].offset < behind:
@@ -256,17 +254,17 @@ def _get_envelope(chunk: Chunk, index: int) -> Envelope | None:
 
 
 def _get_entry_publisher(envelope: Envelope | None) -> tuple[str | None] | None:
-    """Return the publisher of an entry of a journal in a tuple, ``(None,)`` if it has none; None for any other message.
+    """Return the publisher of a journal entry in a tuple, ``(None,)`` if it has none; None for any other message.
 
-    Entries keep their publishers, each with numbers of its own, so that a batch has those of one; and so do records of
-    Kafka whose partitions are publishers.
+    Entries keep their publishers, and each publisher has its own sequence numbers, so a batch has entries of only one.
+    The same holds for Kafka records whose partitions are publishers.
     """
     return None if envelope is None or not has_own_publisher(envelope) else (envelope.client,)
 
 
 def has_own_publisher(envelope: Envelope) -> bool:
-    """Return whether a message keeps its publisher, so that a run may have several: an entry of a journal, or a record
-    that is numbered by its partition."""
+    """Return whether a message keeps its publisher, so that a run may have several: a journal entry, or a record
+    numbered by its partition."""
     return envelope.operation is not None or getattr(envelope, "is_numbered", False)
 
 
@@ -280,7 +278,7 @@ def _fill_batch(batch: PublishBatch, chunk: Chunk, start: int, count: int, size:
     total = sum(map(len, taken))
     if batch.size + total > size:
         ends = list(accumulate(map(len, taken)))
-        # One message goes into a batch however large it is, or it would never be taken.
+        # A batch accepts at least one message of any size, otherwise that message would never be published.
         del taken[max(1, bisect_right(ends, size - batch.size)) :]
         total = ends[len(taken) - 1]
     batch.parts.append((len(batch.payloads), chunk, start))

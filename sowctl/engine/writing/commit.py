@@ -1,8 +1,8 @@
-"""Writing the entries of one batch into journal and memtable, under the locks.
+"""Writes the entries of one batch to the journal and the memtables, under the locks.
 
-What :mod:`sowctl.engine.writing.entries` has left of a batch is one group: appended, synced, and with that
-acknowledged. Of a topic without a journal it is a transaction of its store. Called by
-:mod:`~sowctl.engine.writing.group_commit`. Ruled by ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``,
+The entries that :mod:`sowctl.engine.writing.entries` built from a batch are one group: appended and synced, after which
+it may be acknowledged. The entries of a topic without a journal are one transaction of its store. Called by
+:mod:`~sowctl.engine.writing.group_commit`. Specified in ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``,
 Records.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class AcknowledgedBatch(DescribedStruct):
-    """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
+    """A batch that is on disk: its messages, the txids of the first and the last, and its place in the input.
 
-    Not ``durable`` is one of a run that published to a topic which nothing keeps."""
+    ``durable`` is False if the run published to a volatile topic, which is neither stored nor journalled."""
 
     payloads: list[bytes]
     first_txid: int
@@ -40,13 +40,13 @@ class AcknowledgedBatch(DescribedStruct):
 
     @property
     def end_offset(self) -> int:
-        """The input offset behind the batch, in bytes."""
+        """The input offset after the batch, in bytes."""
         return self.batch.end_offset
 
 
 class WrittenBatch(NamedTuple):
-    """A batch that is written, not synced yet; ``groups`` are the messages and the first txid of each group or
-    transaction."""
+    """A batch that is written and may not be synced yet; ``groups`` are the messages and the first txid of each group
+    or transaction."""
 
     batch: PublishBatch
     parts: list[TopicEntries]
@@ -63,14 +63,13 @@ def write_entries(
     *,
     sync: bool,
 ) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
-    """Write the entries of a batch; with ``sync``, ``pool`` syncs the journal. A dry run puts them into the memtables
-    alone.
+    """Write the entries of a batch; with ``sync``, ``pool`` syncs the journal. A dry run writes only to the memtables.
 
-    Returns the sync to wait for, None if there is none, and the messages that were written, with the first txid of
-    each group or transaction. Raises what journals and stores raise.
+    Returns the sync to wait for, or None, and the written messages with the first txid of each group or transaction.
+    Raises the errors of journals and stores.
     """
     if session.dry_run:
-        # The memtables stand for what would be stored, so that later batches of the run meet it.
+        # The memtables hold what would be stored, so that later batches of the run meet these records.
         for part in parts:
             if len(part):
                 txids = range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part))
@@ -79,10 +78,10 @@ def write_entries(
     synced, written = None, []
     logged = [part for part in parts if part.writer.journalled and len(part)]
     if logged:
-        # All journalled topics of the batch are one group: after a crash it is there as a whole or not at all. It is
-        # appended before stores are written, and synced by another thread while they are.
+        # All journalled topics of the batch are one group: after a crash, all or none of it exists. It is appended
+        # before stores are written, and synced by another thread meanwhile.
         written.append(_append_group(session, pool, logged, publisher, now))
-        # The caller waits for this before it acknowledges anything or lets go of the journal's lock.
+        # The caller waits for this before it acknowledges anything or releases the journal's lock.
         synced = pool.submit(session.journal.sync) if sync else None
     alone = [part for part in parts if not part.writer.journalled and len(part)]
     written += [_write_without_journal(session, part, publisher) for part in alone]
@@ -92,7 +91,7 @@ def write_entries(
 def _append_group(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
-    """Append one group to the journal, then to the memtables; returns its messages and its first txid."""
+    """Append one group to the journal, then to the memtables; return its messages and its first txid."""
     batch, ranks = build_group(parts, publisher)
     # The group's entries get consecutive txids in input order over all topics; a part's own are those at its ranks.
     first = session.journal.last_txid + 1
@@ -102,15 +101,15 @@ def _append_group(
     values: list[list[bytes]] = []
 
     def pack() -> None:
-        # What goes into the memtable as columns is packed when the memtable is let go.
+        # The memtable keeps large batches as columns, and packs their values itself when it needs them.
         values.extend([] if part.latest is not None else encode_entry_values(part, own) for part, own in packing)
 
     packing = list(zip(parts, txids, strict=True))
 
-    # Entries are in the memtables before they are synced. That is safe under the locks: nothing is applied to a store,
-    # and no other session sees this one's memtables, before the sync is done.
+    # Entries are in the memtables before they are synced. That is safe under the locks: before the sync is done,
+    # nothing is applied to a store, and no other session sees the memtables of this one.
     with session.guard_memtables():
-        # Values are packed while another thread compresses, and made visible once the journal has the group.
+        # Values are packed while another thread compresses; they become visible once the journal has the group.
         session.journal.append_group(batch, now, pool=pool, meanwhile=pack)
         for part, own, packed in zip(parts, txids, values, strict=True):
             apply_to_memtable(part, own, packed)
@@ -121,36 +120,37 @@ def _write_without_journal(
     session: WriteSession, part: TopicEntries, publisher: Publisher | None
 ) -> tuple[list[bytes], int]:
     """Write a batch in one synced transaction to the store of a topic without a journal."""
-    # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
+    # Without a journal, the store assigns the txids. The batch holds its writer lock, so they are unique.
     first = part.writer.last_txid + 1
     txids = range(first, first + len(part))
     apply_to_memtable(part, txids, [] if part.latest is not None else encode_entry_values(part, txids))
     sequences = None
-    # A client that is only recorded leaves nothing in a store: there are no entries that could name it.
+    # A client that is only recorded is not written to a store, which has no entries with a publisher.
     if publisher is not None and (highest := max(publisher.list_sequences(part.places))):
         sequences = {publisher.identity[0]: highest}
     if part.chains is not None:
-        part.chains.save_links()  # before the records: what the file knows beyond the store's position does not count
-    # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
-    # publisher's number change in the one transaction: a repeated run finds both or neither.
+        part.chains.save_links()  # before the records: links after the store's position are ignored
+    # The store syncs each commit, so these entries are durable when this returns. Records and the publisher's sequence
+    # number change in the same transaction: a repeated run finds both or neither.
     session.stores[part.writer.ref].apply_in_place(AppliedPosition(NO_LINEAGE, part.writer.last_txid), sequences)
     return list(part.batch.payloads), first
 
 
 def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[EntryBatch, list[Sequence[int]]]:
-    """Build one journal group of the entries of a batch in input order; also returns the ranks of each part's entries
+    """Build one journal group of the entries of a batch, in input order; also return the ranks of each part's entries
     in it."""
-    # Txids follow the input, also across topics: a reader of the journal sees messages in the order of their publisher.
+    # Txids follow the input, also across topics: readers of the journal see messages in the order of their publisher.
     batch, ranks = interleave_batches([part.batch for part in parts], [part.places for part in parts])
     if publisher is not None:
         places = parts[0].places if len(parts) == 1 else sorted(place for part in parts for place in part.places)
-        # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
+        # An entry has its publisher's sequence number, so the journal alone detects duplicates after a crash (behaviour
+        # 6.4).
         batch = batch.set_publisher(publisher.identity, publisher.list_sequences(places))
     return batch, ranks
 
 
 def encode_entry_values(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
-    """The stored values of entries under the txids that they got; none for a topic without records."""
+    """Return the stored values of entries with their txids; none for a topic without records."""
     return [] if entries.writer.config.key_mode == "none" else encode_values(entries.batch, txids)
 
 
@@ -163,11 +163,11 @@ def apply_to_memtable(entries: TopicEntries, txids: Sequence[int], values: Seque
     if entries.latest is not None:
         writer.memtable.put_columns(batch, entries.latest, txids)
     else:
-        # Stored values are made once: the memtable serves look-ups from them, and later puts the same bytes into the
+        # Stored values are encoded once: the memtable serves lookups from them, and later writes the same bytes to the
         # store.
         put = writer.memtable.put_records if batch.operations == PUBLISH else writer.memtable.add_entries
         put(split_words(batch.keys), values)
     writer.last_txid, writer.last_time = writer.memtable.last_txid, writer.memtable.last_time
     if entries.chains is not None:
-        # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.
+        # Chains learn links only from entries with txids: refused messages leave no link.
         entries.chains.learn_links(entries.places, writer.last_txid)

@@ -1,9 +1,9 @@
-"""Publish over the stored record: enrichment with the record as it was, then the merge of deltas.
+"""Publishing over stored records: enrichment with the previous record, then the merge of deltas.
 
-Called by :func:`sowctl.engine.writing.entries.build_topic_entries` under the locks, for topics with Enrichment and
-batches with deltas; all others pass by. Messages of one batch that have the same key see one another, as if each had
-been published alone: the first message of every key makes a round, then the second, and so on. Ruled by ``behaviour``
-1.3 and 1.7.
+Called by :func:`sowctl.engine.writing.entries.build_topic_entries` under the locks, only for topics with Enrichment
+and batches with deltas. Messages of one batch with the same key see one another, as if each had been published alone:
+the first message of every key is in the first round, the second in the second round, and so on. Specified in
+``behaviour`` 1.3 and 1.7.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PreviousRecord(Struct, frozen=True):
-    """A record as the next message of its key finds it. ``gone``: it is there in name only, for it has expired."""
+    """A record as the next message of its key meets it. ``gone``: it has expired, and only its check word counts."""
 
     check: bytes
     payload: bytes
@@ -47,16 +47,16 @@ def enrich_and_merge(
     now: int,
     over: Set[bytes] = frozenset(),
 ) -> list[Refusal]:
-    """Put the finished messages of ``keep`` into ``ready``, and return the refusals of those that have none.
+    """Enrich and merge the messages ``keep`` of ``ready`` in place; return the refusals of those that fail.
 
-    ``stored`` are the live records by key; they are taken apart when asked for. Those of the keys ``over`` were made in
-    this run, which ends as a whole, and have expired.
+    ``stored`` are the live records by key; they are decoded on demand. Those of the keys ``over`` were written in this
+    run, which takes effect as a whole, and have expired.
     """
     return _MessageFinisher(writer, preparer, ready, times, stored, now, over).run(keep)
 
 
 class _MessageFinisher:
-    """One batch: what is known of records by key, and what was refused."""
+    """The state of one batch: the current records by key, and the refused messages."""
 
     def __init__(
         self,
@@ -77,23 +77,23 @@ class _MessageFinisher:
         self.now = now
         self.current: dict[bytes, PreviousRecord | None] = {}
         self.refused: list[Refusal] = []
-        # A copy: the batch may be tried again without some of its messages, and begins with what they brought.
+        # A copy: the batch may be tried again without some of its messages, and then starts from their own ids.
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
 
     def run(self, keep: Sequence[int]) -> list[Refusal]:
-        """Enrich messages and merge deltas, round by round; returns the refusals."""
-        # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
-        # passes as its most frequent key has messages, and mostly that is one.
+        """Enrich messages and merge deltas, round by round; return the refusals."""
+        # Keys of a round are distinct, so all of its messages can be enriched together. The number of passes is the
+        # number of messages of the most frequent key, which is usually one.
         deletes = self.ready.deletes
         for indexes in self._split_rounds(keep):
             if deletes is not None:
-                # A message behind a deletion meets no record.
+                # A message after a deletion meets no record.
                 self.current.update(
                     {digest_key(self.ready.digests[index]): None for index in indexes if deletes[index]}
                 )
                 indexes = [index for index in indexes if not deletes[index]]
             owned = [(index, before) for index in indexes if self._is_owner(index, before := self._get_previous(index))]
-            # What this batch made of a record is no PREVIOUS and takes no delta if it has expired (behaviour 11.40).
+            # A record that this batch wrote and that has expired is no PREVIOUS and accepts no delta (behaviour 11.40).
             live = [(index, None if before is None or before.gone else before) for index, before in owned]
             for index, before, payload in self._enrich_messages(live):
                 self._merge_delta(index, before, payload)
@@ -102,7 +102,7 @@ class _MessageFinisher:
         return self.refused
 
     def _split_rounds(self, keep: Sequence[int]) -> list[list[int]]:
-        """The first message of every key, then the second..."""
+        """Return the indexes of the first message of every key, then of the second, and so on."""
         rounds: list[list[int]] = []
         seen: dict[bytes, int] = {}
         for index in keep:
@@ -116,7 +116,7 @@ class _MessageFinisher:
     def _get_previous(self, index: int) -> PreviousRecord | None:
         key = digest_key(self.ready.digests[index])
         found = self.current.get(key)
-        # What this batch made of the record comes before what the store has.
+        # The record as this batch left it takes precedence over the stored one.
         if key not in self.current and key in self.stored:
             value = self.stored[key]
             correlation = decode_record(key, value).correlation_id if value[0] & CORRELATION_FLAG else None
@@ -167,13 +167,14 @@ class _MessageFinisher:
         return headers
 
     def _merge_delta(self, index: int, before: PreviousRecord | None, payload: bytes) -> None:
-        """Merge one message if it is a delta; what comes out is the record for the next."""
+        """Merge one message if it is a delta; the result is the previous record of the next message of its key."""
         preparer, ready = self.preparer, self.ready
         if ready.deltas is not None and ready.deltas[index]:
             if before is None and preparer.options.update_only:
                 self._refuse_message(index, *NO_RECORD_REASON)
                 return
-            # Without a record, and in a type that knows no deltas, a delta is an ordinary message (behaviour 1.3).
+            # Without a record, or in a type that does not support deltas, a delta is an ordinary message (behaviour
+            # 1.3).
             if before is not None and preparer.type.mergeable:
                 try:
                     set_nulls = preparer.options.delta_null == "set"
@@ -184,22 +185,21 @@ class _MessageFinisher:
             if before is not None and self.correlations[index] is None:
                 # A delta without a correlation id keeps the record's (behaviour C25).
                 self.correlations[index] = before.correlation_id
-        # The merged message is what is stored, so it is the one that must fit (behaviour 1.9).
+        # The merged message is stored, so its size counts (behaviour 1.9).
         if len(payload) > preparer.max_payload:
             self._refuse_message(index, *preparer.describe_too_large(payload))
             return
-        # The journal gets the merged message, never the delta: so a replay needs no record to merge with (behaviour
-        # C26).
+        # The journal gets the merged message, never the delta, so a replay needs no previous record (behaviour C26).
         ready.payloads[index] = payload
         digest, gone = ready.digests[index], self.writer.expires and self._is_expired_at_publish(index)
-        # The next message of this key, in the next round, meets what this one has made.
+        # The next message of this key, in the next round, meets this record.
         self.current[digest_key(digest)] = PreviousRecord(digest_check(digest), payload, self.correlations[index], gone)
 
     def _is_expired_at_publish(self, index: int) -> bool:
         """Return whether a message has expired as soon as it is published."""
         lifetimes = self.ready.lifetimes
         lifetime = lifetimes[index] if lifetimes is not None else None
-        # The function by which the entry gets its stamp, so that both agree on whether it is over.
+        # The entry gets its stamp from the same function, so both agree on whether it has expired.
         stamp = compute_expiration(self.times[index], lifetime, self.preparer.default_lifetime)
         return is_expired(self.writer.config.expiration, stamp, self.now)
 

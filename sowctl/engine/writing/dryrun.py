@@ -1,4 +1,4 @@
-"""A topic for a dry run: reads as a writer would, keeps what would be written in its memtable, and touches no file."""
+"""A topic in a dry run: reads as a writer does, keeps new records in its memtable, and changes no file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DryRunWriter:
         try:
             with closing(open_current_source(instance, config)) as source:
                 self.last_txid = source.last_txid
-                # A dry run refuses what a run would refuse, so it needs the topic's last time as a writer would see it.
+                # A dry run refuses the same messages as a run, so it needs the topic's last time as a writer sees it.
                 behind = source.memtable.last_time if source.memtable is not None else 0
                 self.last_time = max(source.meta.last_time, behind)
         except MissingError:
@@ -41,21 +41,20 @@ class DryRunWriter:
 
     @property
     def is_volatile(self) -> bool:
-        """Return whether nothing would keep the written messages."""
+        """Return whether written messages would be neither stored nor journalled."""
         return is_volatile(self.config)
 
     def refresh(self, instance: Instance, journal: JournalWriter) -> None:
-        """A dry run takes no lock: it sees the topic as each look finds it."""
+        """Do nothing: a dry run takes no lock, and each read opens the current state of the topic."""
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
     def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """The live values of ``keys``: those of this run's earlier batches first, else the present ones."""
+        """Return the live values of ``keys``, as earlier batches of this run left them, otherwise the stored ones."""
         wanted = set(keys)
         fresh = {key: value for key in wanted if (value := self.memtable.current_changes.get(key)) is not None}
-        # A source is opened for each look, not held: a dry run keeps no snapshot that would stop pages from being used
-        # again.
+        # A source is opened for each read: a snapshot held by a dry run would prevent the reuse of pages.
         rest = [key for key in wanted if key not in self.memtable.current_changes]
         try:
             with closing(open_current_source(self.instance, self.config, now=now)) as source:
@@ -66,10 +65,10 @@ class DryRunWriter:
     is_columnar = False
 
     def get_column_writer(self, count: int) -> None:
-        """None: what a dry run would write is held as values."""
+        """Return None: a dry run keeps new records as values."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """All live records in key order; what the dry run would have written is not in it."""
+        """Yield all live records in key order, without those that the dry run would have written."""
         try:
             with closing(open_current_source(self.instance, self.config, now=now)) as source:
                 yield from source.read_batches(size)

@@ -1,7 +1,7 @@
 """Preprocessing and enrichment: fields that the configuration constructs while a message is published.
 
-Called by the publish path alone. What is journalled is finished, so nothing that reads a journal may come here: an
-import contract keeps replay, rebuild, apply and snapshot away. Ruled by ``behaviour`` 1.7 and
+Called only by the publish path. Journalled messages are final, so code that reads a journal must not use this module:
+an import contract excludes replay, rebuild, apply and snapshot. Specified in ``behaviour`` 1.7 and
 ``sowctl-expressions(7)``, constructing fields.
 """
 
@@ -32,7 +32,7 @@ UNREADABLE_RECORD_CODE = "SOW-PUB-021"
 
 
 class EnrichmentPhase:
-    """The fields of one phase of one topic, over payloads."""
+    """The constructed fields of one phase of one topic, applied to payloads."""
 
     def __init__(
         self,
@@ -59,31 +59,30 @@ class EnrichmentPhase:
         previous: Sequence[bytes | None] | None = None,
         headers: Sequence[Header] | None = None,
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The payloads with their fields written, and the refusals of those that stay as they are.
+        """Return the payloads with their constructed fields, and the refusals of those that stay unchanged.
 
-        ``previous`` holds the stored messages, ``headers`` what is known of each; ``now`` is what the clock says.
+        ``previous`` are the stored messages, ``headers`` the headers of the new ones, ``now`` the time of the clock.
         """
         rows, refusals = self._read(payloads)
-        # A refused message stays in the columns as it is, so indexes mean the same messages all the way.
+        # Refused messages stay in the columns, so an index means the same message in all steps.
         refused = {refusal.index: refusal for refusal in refusals}
         before = self._read_previous_rows(previous, refused)
         if self._fields.uses_header and headers is None:
             headers = self.build_headers(payloads, envelopes)
         good = [index for index in range(len(payloads)) if index not in refused]
-        # The clock's answer is fixed for the batch: two fields of a message see one time.
+        # The time is fixed for the batch: all fields of a message see the same time.
         environment = self._make_environment(now)
         found = list(payloads)
         for index, writes in self._compute_writes(good, rows, environment, headers, before, refused):
             try:
-                # Every field was computed from the message as it was before (behaviour 1.7); only now is anything
-                # written.
+                # All fields are computed from the original message before any is written (behaviour 1.7).
                 found[index] = self._type.assign_fields(payloads[index], writes)
             except SowError as error:
                 refused[index] = Refusal(index, error.code, error.message)
         return found, sorted(refused.values(), key=lambda refusal: refusal.index)
 
     def find_half_surrogates(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """The payloads in which a field that is read here holds half a surrogate pair."""
+        """Return refusals of the payloads in which a field that this phase reads has half a surrogate pair."""
         if not payloads:
             return []
         read = self._type.build_key_extractor([slot.path for slot in self._fields.slots])
@@ -112,10 +111,10 @@ class EnrichmentPhase:
     def _read_previous_rows(
         self, previous: Sequence[bytes | None] | None, refused: dict[int, Refusal]
     ) -> list[Row | None] | None:
-        """The rows of the stored messages; a message whose record cannot be read is refused."""
+        """Return the rows of the stored messages; a message whose record cannot be read is refused."""
         if self._read_previous is None or previous is None:
             return None
-        # Where there is no record, the row stays None and PREVIOUS is NULL (behaviour 1.7).
+        # Without a record, the row stays None and PREVIOUS is NULL (behaviour 1.7).
         there = [index for index, payload in enumerate(previous) if payload is not None]
         rows, refusals = self._read_previous([payload for payload in previous if payload is not None])
         found: list[Row | None] = [None] * len(previous)
@@ -136,8 +135,8 @@ class EnrichmentPhase:
         before: list[Row | None] | None,
         refused: dict[int, Refusal],
     ) -> list[tuple[int, list[FieldWrite]]]:
-        """Compute the texts that are written to each good message. Where a function or a pattern fails, one by one
-        to find out where.
+        """Compute the fields of each good message. If a function or a pattern fails, messages are processed one by one
+        to find the failing ones, which are added to ``refused``.
         """
 
         def of(indexes: list[int]) -> list[list[FieldWrite]]:
@@ -149,8 +148,8 @@ class EnrichmentPhase:
             )
 
         try:
-            # All at once, as it mostly goes well. After an error one by one, so that a single message is refused for
-            # it.
+            # All in one step, which usually succeeds. After an error, one by one, so that only the messages that cause
+            # it are refused.
             return list(zip(good, of(good), strict=True))
         except SowError:
             found = []
@@ -177,7 +176,7 @@ class EnrichmentPhase:
 def compile_phases(
     instance: Instance, topic: TopicConfig, kind: MessageType, client: str | None
 ) -> tuple[EnrichmentPhase | None, EnrichmentPhase | None]:
-    """The preprocessing and the enrichment of a topic, None where it has none.
+    """Compile the preprocessing and the enrichment of a topic; None for a phase that it does not have.
 
     Raises ConfigError ``SOW-ENG-057`` for a field that cannot be compiled, ``SOW-ENG-058`` for a message type whose
     messages cannot be changed, ``SOW-ENG-059`` for a topic with a Pattern.
@@ -206,7 +205,7 @@ def compile_phases(
 
 
 def compile_conflated_phase(instance: Instance, entry: ConflatedTopic) -> EnrichmentPhase:
-    """The enrichment of a conflated topic that has one. Raises ConfigError as :func:`compile_phases`."""
+    """Compile the enrichment of a conflated topic that has one. Raises ConfigError as :func:`compile_phases`."""
     kind = instance.find_message_type(entry.message_type)
     if not kind.constructible:
         raise ConfigError(
@@ -229,7 +228,7 @@ def _compile_fields(
     try:
         return compile_fields(texts, context, functions)
     except SowError as error:
-        # Only a wrong text is the configuration's fault; anything else keeps its own kind of error.
+        # Only invalid texts are errors of the configuration; any other error keeps its type.
         if error.exit_status != 2:
             raise
         raise ConfigError(
