@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class AcknowledgedBatch(DescribedStruct):
     """A batch that is on disk: its messages, the txids of the first and the last, and its place in the input.
 
-    ``durable`` is False if the run published to a volatile topic, which is neither stored nor journalled."""
+    ``durable`` is False if the run published to a volatile topic: transient and not journalled."""
 
     payloads: list[bytes]
     first_txid: int

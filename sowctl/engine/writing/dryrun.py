@@ -41,7 +41,7 @@ class DryRunWriter:
 
     @property
     def is_volatile(self) -> bool:
-        """Return whether written messages would be neither stored nor journalled."""
+        """Return whether a run would lose the written messages when its session ends."""
         return is_volatile(self.config)
 
     def refresh(self, instance: Instance, journal: JournalWriter) -> None:

@@ -1,7 +1,7 @@
-"""An input as the state of a topic: published to an empty copy of it in a temporary directory.
+"""An input as the state of a topic: it is published to an empty copy of the topic in a temporary directory.
 
-Keys, types, Preprocessing and refusals are those of publishing, and memory holds no more than a batch. ``publish
---replace-all`` writes what such a copy differs in, ``diff TOPIC FILE`` prints it.
+Keys, types, Preprocessing and refusals are those of publishing, and memory has at most one batch. ``publish
+--replace-all`` writes the differences from this copy, ``diff TOPIC FILE`` prints them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 JOURNAL_BYTES = 1 << 30
-"""Size of a file of the journal of a copy."""
+"""Size of a journal file of the copy."""
 LINGER_SECONDS = 0.1
 
 
 class InputState(NamedTuple):
-    """The instance and the topic that have the records of an input, and what was published to them."""
+    """The instance and the topic that have the records of an input, and the report of publishing it."""
 
     instance: Instance
     topic: TopicConfig
@@ -41,11 +41,11 @@ class InputState(NamedTuple):
 def open_input_state(
     instance: Instance, topic: TopicConfig, load: Callable[[Instance], PublishReport]
 ) -> Iterator[InputState]:
-    """Let ``load`` publish to an empty copy of ``topic`` in the instance that it is given; the copy is removed then.
+    """Create an empty copy of ``topic`` in a temporary instance, and call ``load`` with that instance to publish to it.
 
-    The copy has the keys, the message type and the fields of Preprocessing and Enrichment of the topic; enrichment sees
-    no records but those of the input. Raises UsageError ``SOW-PUB-031`` for a topic without records or with keys from
-    chains, and what ``load`` raises.
+    The copy is removed at the end of the context. It has the keys, the message type, Preprocessing and Enrichment of
+    the topic; enrichment sees only the records of the input. Raises UsageError ``SOW-PUB-031`` for a topic without
+    records, with keys from chains, or that is not published to, and the errors of ``load``.
     """
     _refuse_unsupported(instance, topic)
     config = instance.config
@@ -53,7 +53,7 @@ def open_input_state(
     whole = replace(topic.whole_topic, journalled=True, durability="persistent", history=None, recovery_point="epoch")
     with open_temporary_topic(whole, "input") as copy:
         assert copy.file is not None
-        # With a journal, a large input is written as a load into an empty topic is: as sorted runs, not key by key.
+        # With a journal, a large input is written like a load into an empty topic: as sorted runs, not key by key.
         log = TransactionLog(
             directory=copy.file.parent / "journal",
             archive_directory=None,

@@ -1,10 +1,9 @@
-"""Messages to :class:`PreparedMessages`, before any lock is taken: keys, lifetimes, times that messages bring, what is
-wrong.
+"""Prepares messages before any lock is taken, as :class:`PreparedMessages`: keys, lifetimes, own times, refusals.
 
-A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
-Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
-holds; what depends on that (the clock's time, keys of chains, enrichment, delta merge) follows under the locks, in
-:func:`sowctl.engine.writing.entries.build_topic_entries`.
+A batch is processed by columns. Only values of the messages themselves (of envelopes, of a time field) need a column of
+Python values; otherwise one value applies to all. This module depends neither on the source of messages nor on the
+records of the topic. Steps that depend on these (time of the clock, keys of chains, enrichment, delta merge) follow
+under the locks, in :func:`sowctl.engine.writing.entries.build_topic_entries`.
 """
 
 from __future__ import annotations
@@ -47,22 +46,22 @@ T = TypeVar("T")
 _NUMBER_PATTERN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _ENVELOPE_COMMANDS = (None, "publish", "delta_publish")
 DELETE_OPERATION = "delete"
-"""The operation of a journal's entry that deletes the record of its SOW key: no message comes with it."""
+"""The operation of a journal entry that deletes the record of its SOW key; it has no message."""
 DELETE_COMMAND = "sow_delete"
-"""The command of an envelope that deletes the record whose key its message has."""
+"""The command of an envelope that deletes the record with the key of its message."""
 _ENTRY_OPERATIONS = (None, "publish", DELETE_OPERATION)
 RECORD_OVERHEAD_BYTES = 64
-"""Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
+"""Bytes that a record needs in a slab in addition to its payload (``behaviour`` 1.9)."""
 
 
 class PreparedMessages(Struct):
-    """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
+    """Accepted messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
-    ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
-    ``deltas`` says which messages are deltas, ``deletes`` which name a record to delete, None for none. ``texts`` are
-    the field texts of the keys, where there are any; digests of chains are empty until then. The texts have the names
-    that they have in an :class:`~sowctl.journal.entries.EntryBatch`; ``logical_topics`` are those of messages for a
-    Pattern topic. ``stored``: the payloads as the blocks of a journal store them, where that was made ahead.
+    ``places`` are indexes into the batch. A column of times or lifetimes is None if no message has its own. ``deltas``
+    marks deltas, ``deletes`` messages that delete a record; None: there are none. ``texts`` are the field texts of the
+    keys, if any; with keys from chains, digests are empty until they are assigned under the locks. Columns of optional
+    texts are named as in :class:`~sowctl.journal.entries.EntryBatch`; ``logical_topics`` is set for a Pattern topic.
+    ``stored``: the payloads as journal blocks store them, if they were compressed ahead.
     """
 
     places: Sequence[int]
@@ -83,20 +82,19 @@ class PreparedMessages(Struct):
 class Preparer:
     """Prepares the messages of one topic.
 
-    Raises UsageError for options that do not fit the topic, ConfigError for a key generator or constructed fields that
-    cannot be used.
+    Raises UsageError for options that the topic does not support, ConfigError for an unusable key generator or
+    constructed fields.
     """
 
     def __init__(
         self, instance: Instance, topic: TopicConfig, options: PublishOptions, *, deletes: bool = False
     ) -> None:
-        """``deletes``: envelopes may name records to delete, which the caller sees to."""
+        """``deletes``: envelopes may delete records, which the caller handles."""
         self.topic = topic
         self._takes_deletes = deletes
         self.clock = clock = instance.clock
         self.type: MessageType = instance.find_message_type(topic.message_type)
-        # A server could not hold a larger message, and a topic must not outgrow what its configuration says (behaviour
-        # 1.9).
+        # A server could not store a larger message, and a topic must stay within its configuration (behaviour 1.9).
         self.max_payload = topic.slab_size - RECORD_OVERHEAD_BYTES
         self.expiration = options.expiration
         self.options = options
@@ -113,11 +111,11 @@ class Preparer:
         if topic.preprocessing or topic.enrichment:
             from sowctl.engine.writing.enrichment import compile_phases
 
-            # Compiled once for the run; a topic without them does not load the expression language.
+            # Compiled once per run; topics without constructed fields do not load the expression language.
             self.preprocessing, self.enrichment = compile_phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_instant(options.timestamp, clock) if options.timestamp is not None else None
         self.raises_times = False
-        """Whether a time before that of the topic's latest message is raised to it, instead of refused."""
+        """Whether a time before the topic's latest time is raised to it, instead of refused."""
         self._time_of, self._time_unit = None, None
         if options.timestamp_field:
             path, self._time_unit = split_time_unit(options.timestamp_field)
@@ -130,16 +128,16 @@ class Preparer:
         logicals: list[bytes] | None = None,
         ahead: PreparedMessages | None = None,
     ) -> tuple[PreparedMessages, list[Refusal]]:
-        """Good messages and refusals; indexes count in ``payloads``.
+        """Return the accepted messages and the refusals; indexes refer to ``payloads``.
 
-        ``logicals``: their logical topics, where those are known already; ``ahead``: the digests and stored payloads
-        that were made of them already (:meth:`compute_digests`).
+        ``logicals``: the logical topics of the messages, if known; ``ahead``: their digests and stored payloads, if
+        computed ahead (:meth:`compute_digests`).
 
-        Raises UsageError ``SOW-ENG-032`` where nothing names them.
+        Raises UsageError ``SOW-ENG-032`` if neither the command nor envelopes name logical topics of a Pattern topic.
         """
         refused: dict[int, Refusal] = {}
         given = payloads
-        # Another system orders its records by partition, not by time. An input has envelopes of one form.
+        # Other systems order records by partition, not by time. All envelopes of an input have the same form.
         self.raises_times = envelopes is not None and any(map(is_foreign_envelope, envelopes[:1]))
         if logicals is None and self.topic.pattern is not None:
             from sowctl.engine.sources.logical_topics import resolve_logical_names
@@ -147,19 +145,19 @@ class Preparer:
             logicals = resolve_logical_names(self.topic, len(payloads), envelopes, refused)
         gone = _find_deleted_entries(envelopes)
         if self.preprocessing is not None:
-            # The order is that of behaviour 1.7: Preprocessing sees the message alone, and the key is made of what it
-            # wrote.
+            # The order is that of behaviour 1.7: Preprocessing sees only the message, and the key is computed from its
+            # result.
             payloads = self._preprocess_payloads(self.preprocessing, payloads, envelopes, refused, gone)
-        # One pass over lengths for the batch; single messages are looked at only if one of them is too large.
+        # One pass over the lengths of the batch; messages are checked one by one only if one of them is too large.
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_too_large(payloads, refused)
-        # Also for messages that were refused: columns stay as long as the batch, and few messages are refused.
+        # Refused messages included: columns keep the length of the batch, and few messages are refused.
         made = self._make_message_keys(payloads, envelopes, refused, gone) if ahead is None else Keys(ahead.digests)
         digests, user_keys, texts = made
         if self.preprocessing is not None and texts is not None:
             self._refuse_half_surrogates(self.preprocessing, given, texts, refused)
         if logicals is not None:
-            # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
+            # In a Pattern topic, a record is identified by its logical topic and its key values (behaviour 1.8).
             digests = derive_logical_keys(self.topic, made, logicals)
         if gone:
             digests = self._name_digests(digests, envelopes or (), gone, refused)
@@ -168,8 +166,8 @@ class Preparer:
         times = self._read_times(payloads, envelopes, refused, gone)
         lifetimes = self._read_lifetimes(envelopes, refused)
         correlations = [_encode_text(envelope.correlation_id) for envelope in envelopes] if envelopes else None
-        # Columns are cut to the good messages once, at the end: until here an index means the same message in all of
-        # them.
+        # Refused messages are removed from the columns once, at the end: until here an index means the same message in
+        # all of them.
         places: Sequence[int] = range(len(payloads))
         if refused:
             places = [index for index in places if index not in refused]
@@ -199,7 +197,8 @@ class Preparer:
         refused: dict[int, Refusal],
         gone: Set[int],
     ) -> Keys:
-        """The keys of all messages but entries that delete, at the indexes ``gone``, which have no message."""
+        """Return the keys of all messages, except at the indexes ``gone``: deletions without a message, of which only
+        tombstones get a key here."""
         if not gone or envelopes is None:
             return self.keys.make_keys(payloads, envelopes, refused)
         places = [index for index in range(len(payloads)) if index not in gone]
@@ -221,7 +220,7 @@ class Preparer:
         return Keys(digests, user_keys, texts)
 
     def _name_record(self, keys: Keys, index: int, envelope: Envelope, refused: dict[int, Refusal]) -> None:
-        """Put into ``keys`` the key of the record that a tombstone deletes."""
+        """Set the key of the record that a tombstone deletes in ``keys``."""
         from sowctl.messages.framing.foreign_envelope import find_key_members, find_key_text
 
         text: str = getattr(envelope, "record_key")  # noqa: B009  # only of foreign envelopes
@@ -255,12 +254,13 @@ class Preparer:
     def _name_digests(
         self, digests: Sequence[bytes], envelopes: Sequence[Envelope], gone: Set[int], refused: dict[int, Refusal]
     ) -> list[bytes]:
-        """The digests, those of entries that delete made of their SOW keys; the check word is the record's."""
+        """Return the digests with those of deleting entries set from their SOW keys; their check words, zero here, are
+        those of the records."""
         found = list(digests)
         for index in gone:
             if envelopes[index].operation != DELETE_OPERATION:
                 continue
-            # Such an entry has the SOW key alone, also where publishers choose keys.
+            # A deleting entry has only the SOW key, also if publishers choose keys.
             key = parse_sow_key(envelopes[index].sow_key or "")
             if key is None:
                 words = f"its sow_key {envelopes[index].sow_key!r} is invalid, so it identifies no record to delete"
@@ -271,22 +271,22 @@ class Preparer:
 
     @property
     def can_read_ahead(self) -> bool:
-        """Return whether keys follow from payloads alone, so that another process may make them."""
+        """Return whether keys depend only on payloads, so that another process can compute them."""
         return self.topic.key_mode == "fields" and self.topic.pattern is None and self.preprocessing is None
 
     def compute_digests(self, payloads: Sequence[bytes]) -> bytes | None:
-        """The digests of messages end to end, None where any of them is refused: :meth:`prepare` says why."""
+        """Return the concatenated digests of messages, None if any is refused: :meth:`prepare` finds the reason."""
         refused: dict[int, Refusal] = {}
         digests = self.keys.make_keys(payloads, None, refused).digests
         return None if refused else concatenate_digests(digests)
 
     @property
     def default_lifetime(self) -> Micros | None:
-        """The lifetime of a message that brings none: the option's, else the topic's; None for ever."""
+        """The lifetime of messages without their own: of the option, else of the topic; None: they do not expire."""
         return choose_default_lifetime(self.topic.expiration, self.expiration)
 
     def describe_too_large(self, payload: bytes) -> Reason:
-        """Code and words for a message that no slab could hold."""
+        """Return the reason for refusing a message that does not fit into a slab."""
         text = (
             f"the message has {len(payload)} bytes; with SlabSize {self.topic.slab_size}, the "
             f"maximum is {self.max_payload}"
@@ -310,7 +310,7 @@ class Preparer:
         chosen = [envelopes[index] for index in places] if envelopes else None
         written, refusals = phase.apply([payloads[index] for index in places], self.clock(), envelopes=chosen)
         refused.update((places[r.index], Refusal(places[r.index], r.code, r.message, r.offset)) for r in refusals)
-        # Messages that were refused stay as they came: a file of rejects has them unchanged.
+        # Refused messages stay unchanged: a rejects file has the original messages.
         changed = list(payloads)
         for index, payload in zip(places, written, strict=True):
             changed[index] = payload
@@ -319,10 +319,10 @@ class Preparer:
     def _refuse_half_surrogates(
         self, phase: EnrichmentPhase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
     ) -> None:
-        """Refuse messages whose key field was made of a field with half a surrogate pair.
+        """Refuse messages whose key field was constructed from a field with half a surrogate pair.
 
-        What an expression reads of such a half is U+FFFD, and so is what it writes: only the message as it came
-        says whether that character was meant. Hardly a key has it, so hardly a message is read again.
+        Expressions read half a pair as U+FFFD, and write that: only the original message shows whether U+FFFD was
+        meant. Keys with U+FFFD are rare, so few messages are read again.
         """
         doubtful = [
             index
@@ -362,17 +362,17 @@ class Preparer:
                 text = f"its operation {envelope.operation!r} is {what}, not a message"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         if envelopes is None or all(one.command is None and one.operation is None for one in envelopes):
-            # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
+            # With None for "no deltas", the merge under the locks is skipped.
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
             if envelope.command not in _ENVELOPE_COMMANDS and not (
                 self._takes_deletes and envelope.command == DELETE_COMMAND
             ):
-                # A file of envelopes may hold other commands: publishing these as messages would be wrong.
+                # A file of envelopes may have other commands, which must not be published as messages.
                 last = f", delta_publish nor {DELETE_COMMAND}" if self._takes_deletes else " nor delta_publish"
                 text = f"its command {envelope.command!r} is neither publish{last}"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
-        # What a journal holds is merged already.
+        # Deltas of journal entries are merged already.
         found = [
             e.command == "delta_publish" or (e.command is None and e.operation is None and self.options.delta)
             for e in envelopes
@@ -388,22 +388,22 @@ class Preparer:
     ) -> list[Micros | None] | None:
         texts: list[str | None]
         if self._time_of is not None:
-            # Read behind Preprocessing, so that a time that it wrote counts.
+            # Read after Preprocessing, which may construct the time field.
             rows, refusals = self._time_of(payloads)
             refused.update((r.index, r) for r in refusals if r.index not in refused and r.index not in gone)
             texts = [None if index in gone else _format_time_value(row[0]) for index, row in enumerate(rows)]
         elif envelopes is not None and any(e.timestamp is not None for e in envelopes):
             texts = [e.timestamp for e in envelopes]
         else:
-            # None means the clock's time, which is taken under the locks: a batch that waits for them gets no time of
-            # before.
+            # None means the time of the clock, read under the locks, so that a batch that waits for them gets a current
+            # time.
             return None if self._fixed_time is None else [self._fixed_time] * len(payloads)
         times: list[Micros | None] = []
         for index, text in enumerate(texts):
             try:
                 times.append(self._parse_time(text))
             except SowError as error:
-                # The column keeps its length: a refused message has a hole in it, which is cut out with the message.
+                # The column keeps its length: None is removed together with the refused message.
                 times.append(None)
                 words = f"its time is invalid: {error.message}"
                 if self._time_of is not None and self._time_unit is None and text and _NUMBER_PATTERN.fullmatch(text):
@@ -424,7 +424,7 @@ class Preparer:
         found: list[Lifetime] = []
         for index, envelope in enumerate(envelopes):
             try:
-                # Of what was stored the end is known: where there is none, it lives for ever.
+                # Stored records have a known expiration: without one they do not expire.
                 given = envelope.expiration
                 found.append(self._parse_lifetime(0 if given is None and _is_stored_envelope(envelope) else given))
             except SowError as error:
@@ -433,16 +433,16 @@ class Preparer:
         return found
 
     def _parse_lifetime(self, given: str | float | None) -> Lifetime:
-        """Parse the lifetime of an envelope: an instant as a text, or seconds, of which 0 is for ever."""
+        """Parse the lifetime of an envelope: an instant as text, or seconds; 0 means no expiration."""
         if given is None:
             return None
         if isinstance(given, str):
-            # An instant is kept as one: the time from which a lifetime would count is not known before the locks are
+            # An instant is not converted to a lifetime: the start of the lifetime is not known before the locks are
             # held.
             return ExpirationInstant(parse_time(given, self.clock))
         if given < 0:
             raise InputError("SOW-PUB-005", "a lifetime must not be negative")
-        # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`compute_lifetime` gives
+        # 0 means no expiration. A lifetime below a microsecond must not become 0, so :func:`compute_lifetime` returns
         # at least 1.
         return compute_lifetime(given) if given else 0
 
@@ -452,12 +452,13 @@ def _is_delete_envelope(envelope: Envelope) -> bool:
 
 
 def _is_stored_envelope(envelope: Envelope) -> bool:
-    """Return whether an envelope is one of a journal or a store, as ``--meta`` and dumps write them."""
+    """Return whether an envelope is an entry or a record, as written by ``--meta`` and dumps."""
     return envelope.operation is not None or (envelope.txid is not None and envelope.command is None)
 
 
 def _find_deleted_entries(envelopes: Sequence[Envelope] | None) -> Set[int]:
-    """The indexes of envelopes without a message: deleting entries of a journal, those of queues, and tombstones."""
+    """Return the indexes of envelopes without a message: journal entries that delete or belong to queues, and
+    tombstones."""
     if envelopes is None:
         return frozenset()
     return {index for index, one in enumerate(envelopes) if one.operation not in (None, "publish") or is_tombstone(one)}
@@ -469,14 +470,14 @@ def is_foreign_envelope(envelope: Envelope) -> bool:
 
 
 def is_tombstone(envelope: Envelope) -> bool:
-    """Return whether an envelope is a record without a message, whose key names the record to delete."""
+    """Return whether an envelope is a foreign record without a message, whose key identifies the record to delete."""
     return envelope.command == DELETE_COMMAND and getattr(envelope, "record_key", None) is not None
 
 
 def split_time_unit(field: str) -> tuple[str, str | None]:
-    """The path of a message's time, and the unit of its numbers: ``/ts:ms`` has s, ms, us or ns, ``/ts`` none.
+    """Split a time field into its path and the unit of its numbers (s, ms, us, ns): ``/ts:ms``; ``/ts`` has no unit.
 
-    A name that ends so itself stands in brackets: ``[/a:ms]``.
+    A field whose own name ends like this is written in brackets: ``[/a:ms]``.
     """
     path, colon, unit = field.rpartition(":")
     return (path, unit) if colon and path and unit in EPOCH_UNITS else (field, None)

@@ -1,4 +1,4 @@
-"""The input of a run of publish: its batches, a process that reads ahead, and where the run stands in it.
+"""The input of a run of publish: its batches, a process that reads ahead, and the position of the run.
 
 Called by :mod:`sowctl.engine.verbs.publish`.
 """
@@ -30,7 +30,7 @@ class PublishInput:
     """The inputs of a run, read one after the other, as batches that are at most ``linger`` seconds old.
 
     ``commits`` is finished before the run waits for more input. ``target`` is the writer and the preparer of the topic
-    that is named, None where envelopes name it.
+    of the command, None if envelopes have the topics.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PublishInput:
         """The last finished batch of the current input."""
 
     def iterate_batches(self, name: str, source: MessageSource) -> Generator[PublishBatch, None, None]:
-        """The batches of an input; where much comes, another process goes on with reading it."""
+        """Yield the batches of an input; another process reads the rest of a large one."""
         options = self._options
         writer, preparer = self._target if self._target is not None else (None, None)
         columned = writer is not None and not options.delta and writer.is_columnar
@@ -81,10 +81,10 @@ class PublishInput:
 
             if not is_read_ahead_useful(source, preparer):
                 continue
-            # Neither locks nor the thread that syncs are there when a copy of this process is made.
+            # The process is forked without locks and without the sync thread.
             self._commits.stop_sync_thread()
             with ExitStack() as held:
-                # An interrupt comes behind this: the process is ended then.
+                # Interrupts are delayed until the process is registered for its termination.
                 with without_interrupts():
                     ahead = start_read_ahead(found, source, preparer)
                     if ahead is not None:
@@ -92,11 +92,11 @@ class PublishInput:
                 if ahead is not None:
                     yield from ahead.receive_batches(name, self._commits.finish)
                     return
-            # This process goes on, and asks no more.
+            # No process could be started: continue in this one, and do not try again.
             seen = -sys.maxsize
 
     def read_all(self, sources: Iterable[tuple[str, MessageSource]]) -> PublishBatch:
-        """All messages of all inputs as one batch, in memory."""
+        """Return all messages of all inputs as one batch, in memory."""
         whole: list[PublishBatch] = []
         for name, source in sources:
             self._inputs += 1
@@ -114,7 +114,7 @@ class PublishInput:
         return merge_batches(whole)
 
     def note_finished(self, written: WrittenBatch) -> None:
-        """Note that a batch is durable, and its refused messages are known: the rest of the input begins behind it."""
+        """Note that a batch is durable and its refused messages are known: the rest of the input begins after it."""
         self._last = self._last_of_input = written.batch, written.rejected
         self._messages += len(written.batch.payloads)
 
@@ -123,12 +123,12 @@ class PublishInput:
         self._input, self._last_of_input = self._input + 1, None
 
     def find_end(self) -> tuple[int, int] | None:
-        """Find line and byte offset where the last finished batch ends; None where there is none."""
+        """Return line and byte offset of the end of the last finished batch; None if there is none."""
         return None if self._last is None else self._refusals.find_batch_end(*self._last)
 
     def build_rest(self, published: int) -> InputRest:
-        """Build the place where the part of the input begins that is not dealt with, of which ``published`` are."""
-        if self._options.on_error == "abort":  # all of the input is one group, which is there as a whole or not at all
+        """Return the start of the unprocessed part of the input, after ``published`` messages were published."""
+        if self._options.on_error == "abort":  # the input is one group, which is published completely or not at all
             return InputRest(self._inputs, 1, 0, self._messages) if published else InputRest(0, 1, 0, 0)
         if self._last_of_input is None:
             return InputRest(self._input, 1, 0, self._messages)

@@ -1,4 +1,4 @@
-"""The report of a run of publish: durable batches counted, the caller told of them, and what is to be said of entries.
+"""The report of a run of publish: counts durable batches, notifies the caller of them, and warns about entries.
 
 Called by :mod:`sowctl.engine.verbs.publish`, and with the entries of each topic by
 :mod:`~sowctl.engine.writing.group_commit`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReportBuilder:
-    """Builds ``report``. ``on_acknowledged`` is called for each group or transaction that is counted."""
+    """Builds ``report``. ``on_acknowledged`` is called for each counted group or transaction."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ReportBuilder:
         self._counts: dict[TopicRef, TopicCounts] = {}
 
     def get_counts(self, ref: TopicRef) -> TopicCounts:
-        """The counts of one topic in the report, where it has a row from now on."""
+        """Return the counts of one topic in the report, and add its row if it has none."""
         if ref not in self._counts:
             self._counts[ref] = TopicCounts(*ref)
             self.report.topics.append(self._counts[ref])
@@ -54,7 +54,7 @@ class ReportBuilder:
         report.published += sum(map(len, written.parts))
         for part in written.parts:
             report.bytes += sum(map(len, part.batch.payloads))
-            # One topic that nothing keeps is enough: the report does not promise what a crash would disprove.
+            # One volatile topic is enough: its messages do not survive a crash.
             report.durable = report.durable and not part.writer.is_volatile
             total = self.get_counts(part.writer.ref)
             counts = part.count_outcomes()
@@ -65,7 +65,7 @@ class ReportBuilder:
             report.last_txid = first + len(payloads) - 1
 
     def notify_acknowledged(self, written: WrittenBatch) -> None:
-        """Tell the caller of a batch that is counted."""
+        """Notify the caller of a counted batch."""
         if self.report.dry_run:
             self._instance.watch("bytes", written.batch.end_offset, 0)
         if self._on_acknowledged is None:
@@ -76,25 +76,25 @@ class ReportBuilder:
                 self._on_acknowledged(AcknowledgedBatch(payloads, first, last, written.batch, self.report.durable))
 
     def note_entries(self, part: TopicEntries, now: int) -> None:
-        """Say, once in a run, what is remarkable about entries that are about to be written at ``now``."""
+        """Warn, once per run, about times and lifetimes of entries that will be written at ``now``."""
         self._warn_clock_ahead(part, now)
         self._note_ignored_lifetimes(part)
 
     def _warn_clock_ahead(self, part: TopicEntries, now: int) -> None:
-        """Say that a topic gets times far ahead of the clock; times within a topic never go back."""
+        """Warn that a topic gets times far ahead of the clock; times within a topic never decrease."""
         if len(part) and is_ahead_of_clock(part.batch.last_time, now):
             if self.report.ahead is None:
                 self._instance.notify(format_clock_warning(part.writer.ref.name, part.batch.last_time))
             self.report.ahead = max(self.report.ahead or 0, part.batch.last_time)
 
     def _note_ignored_lifetimes(self, part: TopicEntries) -> None:
-        """Count lifetimes that have no effect, and say so once for each topic: its Expiration is disabled."""
+        """Count lifetimes that have no effect because Expiration is disabled, and report that once for each topic."""
         config = part.writer.config
         if can_expire(config.expiration) or config.key_mode == "none":
             return
         if count := len(part) - part.batch.list_numbers("expirations").count(0):
             self.report.lifetimes_ignored += count
-            # Beside History a lifetime is not allowed.
+            # A topic with History cannot have Expiration.
             remedy = ""
             if config.history is None:
                 import shlex
