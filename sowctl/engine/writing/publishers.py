@@ -11,13 +11,13 @@ from sowctl.values.units import MAX_U64
 
 
 class Publisher:
-    """A named client. ``highest`` asks for the highest sequence that journal or store know of it.
+    """A named client. ``highest`` returns the highest sequence number of a client hash in the journal or store.
 
-    With ``first`` the messages of the input are numbered from there on, and one at or below the highest is a duplicate;
-    without it they go on behind the highest. Numbers that messages bring themselves win. ``dumped``: they are entries
-    of a journal, where those that were committed together may have one number, and some may have none. Not
-    ``numbered``: the name is recorded and nothing else, so that no message is a duplicate. ``is_partition``: the
-    numbers are the offsets of a partition plus 1.
+    With ``first``, the messages of the input are numbered from there, and a number at or below the highest is a
+    duplicate; without it, numbers continue after the highest. Messages' own numbers take precedence. ``dumped``: the
+    messages are journal entries, where entries committed together may share a number, and some may have none.
+    ``numbered`` False: only the name is recorded, and no message is a duplicate. ``is_partition``: the numbers are the
+    offsets of a partition plus 1.
     """
 
     def __init__(
@@ -44,21 +44,21 @@ class Publisher:
         self._numbered = numbered
         self.is_partition = is_partition
         self._admitted = 0
-        """The last number that was no duplicate."""
+        """The last number that was not a duplicate."""
         self._latest = 0
         self.overtaken: tuple[int, int] | None = None
-        """The first number that was a duplicate although a higher one came before it in this run, and that one: its
-        message may never have been published."""
+        """The first duplicate that follows a higher number of this run, and that higher number: the message of the
+        duplicate may never have been published."""
 
     def number_batch(self, count: int, own: list[int | None] | None) -> None:
-        """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring.
+        """Number the ``count`` messages of the next batch; ``own`` are the messages' own numbers.
 
-        Raises LimitError ``SOW-PUB-029`` where the numbers end before the messages do.
+        Raises LimitError ``SOW-PUB-029`` if a number exceeds the maximum.
         """
         self._numbers = {}
         for place in range(count):
             given = own[place] if own is not None else None
-            # A message's own number wins: an envelope that is published again must be told from a new one.
+            # A message's own number takes precedence: it shows whether an envelope is published again.
             if given is not None:
                 self._numbers[place] = given
             elif self._first is not None:
@@ -68,18 +68,18 @@ class Publisher:
         self._base += count
 
     def admit_messages(self, logs: list[tuple[list[int], int]]) -> set[int]:
-        """Number those messages of the batch that have no number; returns the places of duplicates.
+        """Number the messages of the batch that have no number; return the places of duplicates.
 
-        ``logs`` are the places that go to the journal, and to each store without one, with the highest number that is
-        known there: a run that died between the two is repeated, and only what was written is a duplicate. Raises
-        LimitError ``SOW-PUB-029`` as :meth:`number_batch` does.
+        ``logs`` are the places that go to the journal, and to each store without a journal, each with the highest
+        number recorded there: if a run that was killed between the two is repeated, only written messages are
+        duplicates. Raises LimitError ``SOW-PUB-029`` as :meth:`number_batch`.
         """
         if not self._numbered:
             return set()
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
-            # Numbers are given in input order over all topics, so they rise with the txids. An entry of a journal that
-            # has none stays without.
+            # Numbers are assigned in input order over all topics, so they rise with the txids. A journal entry without
+            # a number keeps none.
             last = max(last, self._check_sequence_bound(self._numbers.setdefault(place, last + 1)))
         duplicates = set()
         for places, highest in logs:
@@ -91,7 +91,7 @@ class Publisher:
                     duplicates.add(place)
                 else:
                     self._admitted = number
-                # Within a batch, too: the second of two messages with one number is a duplicate of the first.
+                # Also within a batch: the second of two messages with the same number is a duplicate.
                 highest = max(highest, number)
         if self.is_partition and self.overtaken is None:
             self._find_overtaken(sorted(place for places, _ in logs for place in places), duplicates)
@@ -106,7 +106,7 @@ class Publisher:
             self._latest = max(self._latest, number)
 
     def _check_sequence_bound(self, number: int) -> int:
-        """A number that fits into 64 bits, as journals and stores hold it."""
+        """Return ``number`` if it fits into the 64 bits of journals and stores. Raises LimitError ``SOW-PUB-029``."""
         if number <= MAX_U64:
             return number
         hint = "use another --client: a new name starts at 1"
@@ -114,5 +114,5 @@ class Publisher:
         raise LimitError("SOW-PUB-029", words, hint=hint)
 
     def list_sequences(self, places: Sequence[int]) -> list[int]:
-        """The numbers of messages, after :meth:`admit_messages`."""
+        """Return the numbers of messages, after :meth:`admit_messages`."""
         return [self._numbers[place] for place in places]

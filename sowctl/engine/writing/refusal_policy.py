@@ -1,4 +1,4 @@
-"""The policy for refused messages: their places in the input, the rest of a batch after a stop or abort, limits."""
+"""The policy for refused messages: locates them in the input, cuts a batch after a stop or abort, enforces limits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _REFUSAL_HINTS = {
     "SOW-PUB-006": "to use the time of the run, omit --timestamp, --timestamp-field and envelopes: sowctl publish "
     f"TOPIC FILE (extract the messages of envelopes with jq -c .data); {_ON_ERROR_HINT}",
 }
-"""Hints of a run that a message ends, by codes; of all others :data:`_ON_ERROR_HINT`."""
+"""Hints for a run that a refused message ends, by code; the default is :data:`_ON_ERROR_HINT`."""
 
 
 class RefusalPolicy:
-    """The policy of one run (``--on-error``, ``--max-errors``), and the count of what was refused."""
+    """The policy of one run (``--on-error``, ``--max-errors``); counts refused messages in ``report``."""
 
     def __init__(
         self, options: PublishOptions, report: PublishReport, on_reject: Callable[[Rejected], None] | None
@@ -44,7 +44,7 @@ class RefusalPolicy:
     def locate_refusals(
         self, batch: PublishBatch, refusals: Sequence[Refusal], *, framing: bool = False
     ) -> list[Rejected]:
-        """Refusals of messages with their places in the input, in its order; ``framing``: the broken frames too."""
+        """Return refusals of messages with their places, in input order; ``framing``: also the refused frames."""
         found = []
         for index, frame in enumerate(batch.refused if framing else ()):
             number, name = batch.find_input(index, frame=True)
@@ -59,23 +59,23 @@ class RefusalPolicy:
                 name, batch.locate_message(refusal.index), reason, payload, refusal.offset, enveloped=enveloped
             )
             found.append((number, one))
-        # Broken frames and refused messages are reported in the order of the input.
+        # Refused frames and refused messages are reported in input order.
         found.sort(key=lambda pair: (pair[0], pair[1].offset))
         return [one for _, one in found]
 
     def cut_batch(
         self, batch: PublishBatch, columns: Sequence[TopicShare | TopicEntries], rejected: list[Rejected]
     ) -> None:
-        """Cut a batch at the refused message that ends the run: keep what stands before it, with ``abort`` nothing.
+        """Cut a batch at the refused message that ends the run: keep the messages before it, with ``abort`` none.
 
-        ``rejected`` are all of the batch so far; those behind that message are forgotten, for the run does not come
-        to them.
+        ``rejected`` are the refused messages of the batch so far; those after that message are removed, because the run
+        does not reach them.
         """
         last = self._find_last_allowed(len(rejected))
         if last is None:
             return
         self._ending = rejected[last]
-        # What stands before the message is published; with abort, no offset lies before -1, and nothing is.
+        # Messages before this one are published; with abort, none is: no offset is less than -1.
         limit = -1 if self._on_error == "abort" else rejected[last].offset
         for part in columns:
             part.keep_indexes(
@@ -84,7 +84,7 @@ class RefusalPolicy:
         del rejected[last + 1 :]
 
     def _find_last_allowed(self, count: int) -> int | None:
-        """Find which of the next ``count`` refused messages ends the run; None where it goes on behind them."""
+        """Return the index of the one of the next ``count`` refused messages that ends the run; None if none does."""
         if self._on_error != "skip":
             return 0 if count else None
         if self._limit is None or self._report.rejected + count <= self._limit:
@@ -92,13 +92,13 @@ class RefusalPolicy:
         return self._limit - self._report.rejected
 
     def find_batch_end(self, batch: PublishBatch, rejected: Sequence[Rejected]) -> tuple[int, int]:
-        """Line and byte offset of the first unprocessed input once ``batch`` is finished.
+        """Return line and byte offset of the first unprocessed input once ``batch`` is finished.
 
-        A message at which a run stops is to be mended and belongs to that; one that is skipped does not, also where it
-        was one too many.
+        A message at which a run stops must be corrected, so it counts as unprocessed; a skipped one does not, even if
+        it exceeds ``max_errors``.
         """
         last = rejected[-1] if rejected else None
-        # The whole batch is dealt with: the rest begins behind it.
+        # The complete batch is processed: the rest begins after it.
         if last is None or last is not self._ending:
             return batch.last_line + 1, batch.end_offset
         if self._on_error != "skip":
@@ -109,9 +109,9 @@ class RefusalPolicy:
         return min(behind, default=(batch.last_line + 1, batch.end_offset))
 
     def report_rejected(self, rejected: Sequence[Rejected]) -> None:
-        """Count and hand out refused messages.
+        """Count refused messages and pass them to the callback.
 
-        Raises InputError (exit 3) where the run stops or aborts, LimitError ``SOW-PUB-020`` beyond ``max_errors``.
+        Raises InputError (exit 3) if the run stops or aborts, LimitError ``SOW-PUB-020`` beyond ``max_errors``.
         """
         for one in rejected:
             self._report.rejected += 1

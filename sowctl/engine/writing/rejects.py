@@ -1,7 +1,7 @@
-"""Refused messages: where in the input they stand, and how rejects files have them (``sowctl-publish(1)``).
+"""Refused messages: their places in the input, and their form in rejects files (``sowctl-publish(1)``).
 
-Formats count lines and columns within a message. Here these become the input's own, once for all commands that read
-messages: in.ndjson:7:12 is what an editor goes to.
+Formats count lines and columns within a message. This module converts them to lines and columns of the input, for all
+commands that read messages: in.ndjson:7:12 is a position that editors open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Refusal
 
 _MESSAGE_POSITION_PATTERN = re.compile(r" \(line \d+, column \d+\)$")
-"""How the words of a refusal end that say where in the message it is."""
+"""The end of a refusal's text that gives the position in the message."""
 
 
 def build_rejected(
@@ -31,18 +31,18 @@ def build_rejected(
     *,
     enveloped: bool = False,
 ) -> Rejected:
-    """A refused message at ``place``, its line and byte offset; ``reason`` are code and words, ``at`` the offset in the
-    message of what is wrong.
+    """Build the report of a refused message at ``place``, its line and byte offset; ``reason`` are code and text,
+    ``at`` is the offset of the error in the message.
 
-    A message that is one line of text gets a column. For any other the words say where in the message it is, as for
-    one that came in an envelope (``enveloped``), whose column in the line is not known.
+    A message of one line of text gets a column. For others the text has the position in the message, and so it has for
+    a message from an envelope (``enveloped``), whose column in the line is not known.
     """
     line, offset = place
     code, words = reason
     column = None
     if at is not None and payload is not None:
         said = _MESSAGE_POSITION_PATTERN.search(words)
-        # A column is a place in a line, so a message of several lines gets an offset in bytes instead.
+        # A column is a position in a line: a message of several lines gets an offset in bytes instead.
         before = None if b"\n" in payload else _decode_reject_text(payload[:at], any_text=said is not None)
         if before is None:
             words += "" if said else f" (byte {at} of the message)"
@@ -54,7 +54,7 @@ def build_rejected(
 
 
 def locate_refusal(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
-    """A refused message of a chunk, whose input is called ``name``."""
+    """Build the report of a refused message of a chunk of the input ``name``."""
     index = refusal.index
     place, reason = (chunk.find_line(index), chunk.find_offset(index)), (refusal.code, refusal.message)
     enveloped = chunk.envelopes is not None
@@ -62,16 +62,17 @@ def locate_refusal(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
 
 
 def locate_chunk_refusals(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
-    """List the refused messages of a chunk, by its framing and else, in the order of the input."""
+    """List the refused frames and the refused messages of a chunk, in input order."""
     found = [build_rejected(name, (f.line, f.offset), (f.code, f.message), f.payload, f.at) for f in chunk.refused]
     found += [locate_refusal(name, chunk, refusal) for refusal in refusals]
     return sorted(found, key=lambda one: one.offset)
 
 
 def _decode_reject_text(data: bytes, *, any_text: bool) -> str | None:
-    """``data`` as text; None where it is not UTF-8, or, unless ``any_text``, has control characters but tab and SOH.
+    """Return ``data`` as text; None if it is not UTF-8, or, unless ``any_text``, has control characters except tab and
+    SOH.
 
-    That tells formats of text, whose columns a reader can count, from binary ones.
+    This distinguishes text formats, whose columns a reader can count, from binary ones.
     """
     try:
         text = data.decode()
@@ -82,9 +83,9 @@ def _decode_reject_text(data: bytes, *, any_text: bool) -> str | None:
 
 
 def format_reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
-    """One line: where the message stood, why it was refused, and its bytes as text or as Base64.
+    """Format one line of a rejects file: the place of the message, the reason, and its bytes as text or as Base64.
 
-    ``offset``: whether the place in bytes is known; of a table's rows it is not.
+    ``offset``: whether the byte offset is known; for rows of tables it is not.
     """
     row: dict[str, object] = {"source": refused.source, "line": refused.line}
     if offset:

@@ -1,10 +1,10 @@
-"""Records under the keys that their topic makes now: the old keys deleted and the records published anew, as one group.
+"""Moves records to the keys of their topic's current definition: deletes old keys and publishes the records again.
 
-After a Key, KeyDomain or the kind of keys was changed, store and journal have the records under the former keys. What
-is written here makes the journal say the same as a topic that had the present keys from the beginning, as far as its
-records go: of several that have one key now, the one that was written last stays. All is in one group, so it happens
-wholly or not at all, and stores built from the journal alone agree. Called by :mod:`sowctl.engine.verbs.replay`, which
-makes the store anew after it. Ruled by ``sowctl-replay(1)``, --rekey, and ``sow-journal(5)``, Txids and groups.
+After a change of Key, KeyDomain or the kind of keys, store and journal have the records under the former keys. The
+entries written here give the journal the same records as if the topic had always had its current keys: of several
+records with the same new key, the one that was written last remains. All entries are one group, so all or none take
+effect, and stores rebuilt from the journal agree. Called by :mod:`sowctl.engine.verbs.replay`, which then rebuilds the
+store. Specified in ``sowctl-replay(1)``, --rekey, and ``sow-journal(5)``, Txids and groups.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
 
 UNEXPIRED_CLOCK = 0
-"""A clock at which nothing has expired: records that are hidden have keys, too."""
+"""A clock at which nothing has expired: expired records are rekeyed, too."""
 
 
 class RekeyResult(Struct):
-    """Counts of a rekey: ``deleted`` keys, ``published`` records; ``merged`` gave way to later ones of their key."""
+    """Counts of a rekey: ``deleted`` keys, ``published`` records, ``merged`` records superseded by later ones."""
 
     deleted: int = 0
     published: int = 0
@@ -53,7 +53,7 @@ class RekeyResult(Struct):
 
     @property
     def entry_count(self) -> int:
-        """Entries of the group, 0 where every record had its key already."""
+        """The number of entries of the group, 0 if every record already has its current key."""
         return self.deleted + self.published
 
 
@@ -66,12 +66,12 @@ def rekey_topic(
     use_store: bool,
     whole: bool = False,
 ) -> RekeyResult:
-    """Write the group for ``topic`` under the journal's lock; ``journal`` None: only count what would be written.
+    """Write the group for ``topic`` under the journal's lock; ``journal`` None: only count its entries.
 
-    ``use_store``: the store can be read and belongs to this journal, so it says which records there are; else the
-    journals do. ``whole``: publish also the records that keep their keys, because the journals do not reach back to
-    them. Raises RefusedError ``SOW-RPL-011`` for a record that has no key under the present definition,
-    ``SOW-RPL-012`` for keys that depend on the order of messages, ``SOW-RPL-013`` for keys that collide.
+    ``use_store``: the store is readable and belongs to this journal, so the records are read from it; otherwise from
+    the journals. ``whole``: also publish the records that keep their keys, because the journals do not reach back to
+    them. Raises RefusedError ``SOW-RPL-011`` for a record without a key in the current definition, ``SOW-RPL-012`` for
+    keys that depend on the order of messages, ``SOW-RPL-013`` for keys that collide.
     """
     present = PresentKeys(instance, topic)
     if topic.key_mode == "module" and present.maker.chains is not None:
@@ -85,36 +85,35 @@ def rekey_topic(
     with ExitStack() as stack:
         if journal is not None:
             stack.enter_context(journal.hold_lock())
-            # Under the lock nothing is appended: what is read from here on is all that there is.
+            # Nothing is appended while the lock is held: the following reads are complete.
             journal.read_new_blocks()
         folded = _fold_journal_store(instance, log, topic, stack) if topic.file is not None else None
         if folded is None or use_store:
-            # Expired records are rekeyed, too: whether they are hidden depends on the clock and on a configuration that
-            # may change.
+            # Expired records are rekeyed, too: the clock and the configuration, which may change, decide whether they
+            # are hidden.
             live = open_current_source(instance, topic, now=UNEXPIRED_CLOCK)
             stack.callback(live.close)
         else:
             live = folded
         plan = _RekeyPlan(present)
         plan.plan_records(live, whole)
-        # The journal may hold keys that the store has not, and a later rebuild would bring these back under their
-        # former keys.
+        # The journal may have keys that the store does not: a later rebuild would restore them under their former keys.
         if folded is not None and folded is not live:
             plan.plan_orphan_deletions(folded)
         done = RekeyResult(len(plan.gone), len(plan.kept), plan.merged)
-        # Nothing to write: a second run after a crash ends here, because the first one's group is wholly there.
+        # Nothing to write: a second run after a crash returns here if the group of the first one is complete.
         if journal is None or not done.entry_count:
             return done
         behind = live.memtable.last_time if live.memtable is not None else 0
         latest = log.find_topic_state(topic.ref).last_time
-        # Time within a topic never goes back (behaviour 11.41), whatever the clock says.
+        # Times within a topic never decrease (behaviour 11.41), regardless of the clock.
         at = max(instance.now, live.meta.last_time, behind, latest)
         sources = (live, folded) if folded is not None and folded is not live else (live,)
         waiting = None
         for batch in plan.iterate_batches(sources, at):
             if waiting is not None:
-                # One group in several blocks: readers take none of it before its last block is there, so a crash in
-                # between leaves the records under their former keys.
+                # One group in several blocks: readers ignore it until its last block is written, so a crash before that
+                # leaves the records under their former keys.
                 journal.append_group(waiting, instance.now, last=False)
             waiting = batch
         assert waiting is not None
@@ -124,7 +123,7 @@ def rekey_topic(
 
 
 def _fold_journal_store(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
-    """Open the records that a store built from the journals would hold."""
+    """Build a temporary store from the journals, and open its records."""
     former = stack.enter_context(open_temporary_topic(topic, "former"))
     assert former.file is not None
     rebuild_stores(instance, log, [former])
@@ -134,9 +133,10 @@ def _fold_journal_store(instance: Instance, log: Journal, topic: TopicConfig, st
 
 
 class _RekeyPlan:
-    """The keys to delete and the records to publish again. Holds 40 bytes a record, never their payloads.
+    """The keys to delete and the records to publish again. Uses 40 bytes per record; payloads are not kept.
 
-    ``gone`` are keys to delete; ``kept`` rows of :attr:`table` to publish, in the order in which they were written.
+    ``gone`` are the keys to delete; ``kept`` the rows of the records to publish, in the order in which they were
+    written.
     """
 
     def __init__(self, present: PresentKeys) -> None:
@@ -153,7 +153,7 @@ class _RekeyPlan:
         self._fresh: Any = ()
 
     def plan_records(self, live: CurrentSource, whole: bool) -> None:
-        """All records of the topic; decides what becomes of them."""
+        """Read all records of the topic, and decide which keys to delete and which records to publish."""
         keys: list[bytes] = []
         checks: list[bytes] = []
         digests: list[bytes] = []
@@ -168,34 +168,33 @@ class _RekeyPlan:
         rows = np.frombuffer(self._digests, DIGEST_DTYPE)
         old, new, words = np.frombuffer(self._keys, ">u8"), rows["key"], rows["check"]
         written = np.frombuffer(b"".join(stamps), STAMP_DTYPE)["txid"]
-        # By new key, and within one by txid: the last row of each run of equal keys is the record that was written
-        # last.
+        # Ordered by new key, then by txid: the last row of equal keys is the record that was written last.
         order = np.lexsort((written, new))
         same = new[order][1:] == new[order][:-1]
-        # Before anything is written: equal keys are one record only if their check words are equal, too.
+        # Checked before anything is written: records with equal keys must have equal check words.
         self._refuse_key_collisions(new[order], words[order], same)
         winners = order[np.concatenate((~same, [True]))] if len(order) else order
         won = np.zeros(len(old), bool)
         won[winners] = True
         stays = (old == new) & (words == np.frombuffer(b"".join(checks), ">u8"))
-        # A record that gives way to a later one is overwritten where that one gets its key, and is deleted elsewhere.
+        # Old keys that change are deleted. A superseded record that is at its new key already is overwritten there.
         leaves = old != new
         self.gone = [keys[place] for place in np.flatnonzero(leaves).tolist()]
         self.merged = int(len(old) - len(winners))
-        # A record that keeps its key needs no entry, unless the journals do not reach back to the one that it has.
+        # A record that keeps its key needs no entry, unless the journals do not reach back to its last entry.
         again = won if whole else won & ~stays
         chosen = np.flatnonzero(again)
-        # Published in the order in which they were written, so that the order by time stays what it was.
+        # Published in the order in which they were written, which keeps the order by time.
         self.kept = chosen[np.argsort(written[chosen], kind="stable")]
-        # A key is inserted unless a record stands under it already that stays there.
-        # Numbers of this machine's byte order: for keys that lie close together numpy subtracts in it.
+        # A key is inserted unless it has a record already that is not moved.
+        # Converted to native byte order: numpy.isin computes with the numbers if their range is small.
         self._fresh = ~np.isin(new.astype("u8"), old[~leaves].astype("u8"))
 
     def plan_orphan_deletions(self, folded: CurrentSource) -> None:
-        """Delete also the keys that only the journal has: records that were removed when they expired, say."""
+        """Also delete keys that only the journal has, for example of expired records that were removed."""
         np, known = self._np, {self._keys[at : at + 8] for at in range(0, len(self._keys), 8)}
         rows = np.frombuffer(self._digests, DIGEST_DTYPE)
-        # A key that a record is published under must not be deleted again.
+        # Keys of published records must not be deleted.
         targets = {int(key).to_bytes(8, "big") for key in rows["key"][self.kept].tolist()} if len(rows) else set()
         for keys, values in folded.read_batches(STORE_LIMITS.read_batch_records):
             others = set(self._present.find_misplaced(keys, values)) if self._present.known else set(range(len(keys)))
@@ -204,11 +203,11 @@ class _RekeyPlan:
             ]
 
     def iterate_batches(self, sources: Sequence[CurrentSource], at: int) -> Iterator[EntryBatch]:
-        """The entries: deletions first, so that a key that changes hands ends with its new record."""
+        """Yield the entries: deletions first, so that a key that passes to another record ends with that record."""
         gone = sorted(self.gone)
         for start in range(0, len(gone), STORE_LIMITS.read_batch_records):
             part = gone[start : start + STORE_LIMITS.read_batch_records]
-            # The live source comes last and so wins: its check word is that of the record as it is now.
+            # The live source is read last and overrides the other: its check words are those of the current records.
             found = {
                 key: value for source in sources[::-1] for key, value in zip(*source.find_records(part), strict=True)
             }
@@ -216,7 +215,7 @@ class _RekeyPlan:
             values = [found[key] for key in keys]
             names = [read_logical_topic(value) for value in values] if self._topic.pattern is not None else None
             yield build_deletions(self._topic.ref, keys, read_checks(values), at, names)
-        # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
+        # Payloads are read part by part, so memory has only one part of them, regardless of the number of records.
         for start in range(0, len(self.kept), STORE_LIMITS.read_batch_records):
             yield self._build_publish_batch(
                 sources[0], self.kept[start : start + STORE_LIMITS.read_batch_records].tolist(), at
@@ -228,7 +227,7 @@ class _RekeyPlan:
             keys, values, self._present.compute_digests(keys, values, null=False), strict=True
         ):
             if digest is None and self._present.compute_digests([key], [value]) == [key + read_check(value)]:
-                digest = key + read_check(value)  # it was published with a NULL key on purpose, and keeps it
+                digest = key + read_check(value)  # published with a NULL key on purpose: it keeps that key
             if digest is None:
                 raise self._describe_keyless(key)
             found.append(digest)
@@ -258,7 +257,7 @@ class _RekeyPlan:
             )
 
     def _build_publish_batch(self, source: CurrentSource, rows: list[int], at: int) -> EntryBatch:
-        """Some records under their new keys, in the order in which they were written; times never go back."""
+        """Build entries that publish the records ``rows`` under their new keys, all with time ``at``."""
         olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
         found = dict(zip(*source.find_records(olds), strict=True))
         records = [decode_record(key, found[key]) for key in olds]

@@ -1,4 +1,4 @@
-"""Routing of messages to topics and numbers: opens topics when they are first met, splits batches."""
+"""Routes messages to topics and publishers: opens topics on first use, and splits batches by topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 TopicReference = tuple[str | None, str | None]
-"""Topic and message type as a message names them."""
+"""Topic and message type as given in a message."""
 
 
 class TopicShare(DescribedStruct):
@@ -34,11 +34,11 @@ class TopicShare(DescribedStruct):
 
     @property
     def places(self) -> Sequence[int]:
-        """The places of its messages in the batch."""
+        """The places of the messages in the batch."""
         return self.ready.places
 
     def keep_indexes(self, indexes: list[int]) -> None:
-        """Forget all messages but these."""
+        """Remove all messages except those at ``indexes``."""
         self.ready.stored = None
         for column in PreparedMessages.__struct_fields__:
             values = getattr(self.ready, column)
@@ -47,7 +47,7 @@ class TopicShare(DescribedStruct):
 
 
 class Router:
-    """Opens topics for one run. ``before_opening`` is called first: opening takes locks that a batch may still hold."""
+    """Opens topics for one run. ``before_opening`` is called first: opening needs locks that a group may hold."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Router:
         self._publisher: Publisher | None = None
         self._recorded: Publisher | None = None
         self._dumped: dict[str, Publisher] = {}
-        """The publishers of entries of a journal and of partitions, which keep their numbers."""
+        """The publishers of journal entries and of partitions, which keep their sequence numbers."""
 
     def open_target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
-        """The topic of a message, opened when first met, and its logical topic where that is one.
+        """Return writer and preparer of a topic, opened on first use, and the name of the logical topic if it is one.
 
-        Raises UsageError ``SOW-PUB-015`` where none is named.
+        Raises UsageError ``SOW-PUB-015`` if ``name`` is None.
         """
         found = self._opened.get((name, message_type))
         if found is None:
@@ -78,7 +78,7 @@ class Router:
                 raise UsageError("SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes with a topic")
             config = find_publish_topic(self._session.instance, name, message_type)
             logical = config.logical_name
-            # Logical topics of one Pattern topic share its writer and its preparer.
+            # All logical topics of a Pattern topic share its writer and its preparer.
             found = *self._open_topic(config.whole_topic), None if logical is None else logical.encode()
             self._opened[name, message_type] = found
         return found
@@ -88,19 +88,18 @@ class Router:
         found = self._writers.get(ref)
         if found is None:
             preparer = Preparer(self._session.instance, config, self._options, deletes=True)
-            # A batch under way may hold the journal's lock or a store's. Opening takes locks in their order, so those
-            # go first.
+            # The open group may hold locks of the journal or of stores. They are released first, because opening
+            # acquires locks in a fixed order.
             self._before_opening()
             found = self._writers[ref] = self._session.open_topic(config), preparer
         return found
 
     def split_batch(self, batch: PublishBatch) -> tuple[list[TopicShare], list[Refusal]]:
-        """The shares of a batch, prepared, and what was refused on the way."""
+        """Return the prepared shares of a batch, and the refusals."""
         if batch.envelopes is None:
             if not batch.payloads:
                 return [], []
-            # Without envelopes all messages go to one topic, so the whole batch is one share, and no message is looked
-            # at.
+            # Without envelopes, all messages go to one topic: the batch is one share, and needs no loop over messages.
             writer, preparer, logical = self.open_target(*self._default)
             names = None if logical is None else [logical] * len(batch.payloads)
             ready, refusals = preparer.prepare(batch.payloads, None, names, batch.ahead)
@@ -112,8 +111,7 @@ class Router:
             writer, preparer = self._writers[ref]
             envelopes = [batch.envelopes[place] for place in places]
             ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
-            # The preparer numbers the messages of this topic; outcomes and refusals are told by places in the whole
-            # batch.
+            # The preparer uses indexes into this topic's messages; outcomes and refusals use places in the batch.
             ready.places = [places[index] for index in ready.places]
             refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
             shares.append(TopicShare(writer, preparer, ready))
@@ -122,9 +120,10 @@ class Router:
     def _group_by_topic(
         self, batch: PublishBatch, without: set[int], refusals: list[Refusal]
     ) -> dict[TopicRef, tuple[list[int], list[bytes]]]:
-        """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
+        """Return the places of messages by topic, as given by the command or by envelopes, except those in ``without``.
 
-        Messages of one Pattern topic stay together, with the name of each one's logical topic.
+        Messages of one Pattern topic stay together, with the names of their logical topics. Messages whose topic cannot
+        be opened are added to ``refusals``.
         """
         found: dict[TopicRef, tuple[list[int], list[bytes]]] = {}
         opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
@@ -132,16 +131,16 @@ class Router:
         for place, envelope in enumerate(batch.envelopes or ()):
             if place in without:
                 continue
-            # A topic named on the command line wins over the envelope's, so that a file of one topic can be published
-            # to another.
+            # The topic of the command line takes precedence over the envelope's, so that a file of one topic can be
+            # published to another.
             named = envelope.topic is not None and self._default[0] is None
             ref = (envelope.topic, envelope.message_type) if named else self._default
             if ref not in opened and ref not in bad:
                 try:
                     opened[ref] = self.open_target(*ref)
                 except SowError as error:
-                    # A topic that does not exist, or a wrong name, refuses the message that names it. A store that is
-                    # damaged or locked ends the run instead: it says nothing about the message.
+                    # A missing topic or an invalid name refuses the message. A store that is damaged or locked ends
+                    # the run, because the message is not the cause.
                     if error.exit_status not in (2, 10):
                         raise
                     bad[ref] = error
@@ -149,8 +148,7 @@ class Router:
                 refusals.append(Refusal(place, bad[ref].code, bad[ref].message))
                 continue
             writer, _, logical = opened[ref]
-            # One share for one store: a Pattern topic's logical topics share its file, so their messages keep their
-            # order.
+            # One share per store: logical topics of a Pattern topic share its file, so their messages stay in order.
             places, names = found.setdefault(writer.ref, ([], []))
             places.append(place)
             if logical is not None:
@@ -158,20 +156,20 @@ class Router:
         return found
 
     def save_chains(self) -> None:
-        """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
+        """Save the links of chains of journalled topics to their files; other topics save theirs with each batch."""
         for writer, preparer in self._writers.values():
-            # Of a journalled topic the file only saves reading the journal again, so it is written once, at the end.
+            # For a journalled topic, the file only avoids reading the journal again, so it is written once, at the end.
             if preparer.keys.chains is not None and writer.journalled:
                 preparer.keys.chains.save_links()
 
     def prepare_publisher(self, batch: PublishBatch) -> Publisher | None:
-        """The run's publisher, with the messages of a batch numbered; None where no client is named."""
+        """Return the publisher of a batch, whose messages it has numbered; None if there is no client."""
         own = None
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
             own = [envelope.sequence for envelope in batch.envelopes]
         client = self._find_client(batch)
-        # Without a client nothing tells a repeated message from a new one: such batches have no sequence numbers at
-        # all, and the name that the instance records is only for people.
+        # Without a client, repeated messages cannot be detected: such batches have no sequence numbers, and the name
+        # that the instance records is only for people.
         if client is None:
             return self._prepare_recorded(batch)
         if _has_own_publisher(batch) and self._options.client is None:
@@ -185,13 +183,13 @@ class Router:
             publisher.number_batch(len(batch.payloads), own)
             return publisher
         if self._publisher is None:
-            # One publisher for the run: all its messages are numbered in one sequence.
+            # One publisher per run: its messages are numbered in one sequence.
             self._publisher = Publisher(client, self._options.sequence, self._session.find_highest_sequence)
         self._publisher.number_batch(len(batch.payloads), own)
         return self._publisher
 
     def note_overtaken(self, publisher: Publisher) -> None:
-        """Say of a partition, once, that an offset was dropped as a duplicate after a higher one of this run."""
+        """Warn, once per partition, that an offset was dropped as a duplicate after a higher one of this run."""
         if publisher.overtaken is None or not publisher.is_partition:
             return
         # Sequence numbers are offsets plus 1.
@@ -204,7 +202,7 @@ class Router:
         )
 
     def _prepare_recorded(self, batch: PublishBatch) -> Publisher | None:
-        """The client that the instance records where none is named; entries of a journal stay as they were."""
+        """Return the client that the instance records by default; None for journal entries, which stay unchanged."""
         if _is_journal_dump(batch):
             return None
         if self._recorded is None:
@@ -216,7 +214,7 @@ class Router:
         return self._recorded
 
     def _find_client(self, batch: PublishBatch) -> str | None:
-        """The client of the command, of the run so far, or the first that an envelope names."""
+        """Return the client of the command, of the run so far, or the first one in an envelope."""
         if self._options.client is not None:
             return self._options.client
         if _has_own_publisher(batch):
@@ -227,12 +225,12 @@ class Router:
         return next((e.client for e in batch.envelopes or () if e.client is not None), None)
 
     def _refuse_other_clients(self, batch: PublishBatch) -> list[Refusal]:
-        """Messages of another client than the run's: their numbers would be mixed up with its own."""
+        """Return refusals of messages of other clients than the run's: their numbers would mix with those of the run."""
         if batch.envelopes is None or self._options.client is not None:
             return []
         client = self._find_client(batch)
         if _has_own_publisher(batch):
-            # A run that is all or nothing is one batch, and that has the numbers of one publisher.
+            # A run with --on-error abort is one batch, which has the numbers of one publisher.
             words = "its publisher differs from that of earlier entries, which --on-error abort does not support"
             return [
                 Refusal(place, "SOW-PUB-008", words)
@@ -249,10 +247,13 @@ class Router:
         ]
 
     def list_sequence_logs(self, shares: list[TopicShare], publisher: Publisher) -> list[tuple[list[int], int]]:
-        """Places by where their numbers are kept, with the highest number there. The locks are held."""
-        # Sequence numbers of journalled topics are all in the journal, so they are judged together; a topic without a
-        # journal keeps its own in its store. A run that died between the two has written one of them, and only that
-        # one's messages are duplicates when the run is repeated.
+        """Group places by the journal or store with their sequence numbers; return them with the highest number there.
+
+        The locks are held.
+        """
+        # Sequence numbers of journalled topics are in the journal, so they are checked together; a topic without a
+        # journal has them in its store. A run that was killed between the two has written one of them, and only its
+        # messages are duplicates when the run is repeated.
         together = [share for share in shares if share.writer.journalled]
         groups = [together] if together else []
         groups += [[share] for share in shares if not share.writer.journalled]
@@ -266,7 +267,7 @@ class Router:
 
 
 def _has_own_publisher(batch: PublishBatch) -> bool:
-    """Return whether the messages of a batch keep their publisher."""
+    """Return whether the messages of a batch keep their publishers."""
     return bool(batch.envelopes) and has_own_publisher(batch.envelopes[0])  # type: ignore[index]  # asked before
 
 

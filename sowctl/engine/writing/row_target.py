@@ -1,4 +1,4 @@
-"""The messages that rows of files and frames become, by the topic that they are published to."""
+"""Describes the messages to build from rows of files and frames, for the topic that they are published to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def build_row_target(instance: Instance, topic: str, message_type: str | None = None) -> RowTarget:
-    """Return what rows for a topic become. Raises as :func:`find_publish_topic`."""
+    """Return how rows become messages of ``topic``. Raises as :func:`find_publish_topic`."""
     from sowctl.arrow.inputs.delimited_source import RowTarget
 
     config = find_publish_topic(instance, topic, message_type)

@@ -1,9 +1,9 @@
 """A writing session: the journal and the stores of the topics that one command writes to.
 
-publish, delete and expire work through it. For each batch the session takes the journal's lock, then those of stores in
-the order of their paths, and reads into the memtables what other processes have appended. Entries go to the journal and
-to the memtables; once they are synced, a memtable may be flushed: when it is full, at the end of the session, or forced
-by a command that needs all changes in the store (principle 2). Merges run between batches, without the locks.
+Used by publish, delete and expire. For each batch, the session acquires the lock of the journal, then the locks of
+stores in the order of their paths, and adds entries of other processes to the memtables. New entries are written to the
+journal and to the memtables. Once they are synced, a memtable may be flushed: when it is full, at the end of the
+session, or if a command needs all changes in the store (principle 2). Merges run between batches, without the locks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class WriteSession:
-    """Topics opened for writing. Use as a context manager; :meth:`hold_batch_locks` around every batch."""
+    """Topics opened for writing. A context manager; every batch is written within :meth:`hold_batch_locks`."""
 
     def __init__(
         self,
@@ -44,40 +44,40 @@ class WriteSession:
         volatile: bool = False,
         journal: JournalWriter | None = None,
     ) -> None:
-        """``journal``: the open journal of the instance, which stays open; else it is opened when first needed."""
-        # A store must not be opened twice in a process, so readers on the way ask this session for what it has open.
+        """``journal``: the open journal of the instance, which stays open; otherwise it is opened on first use."""
+        # A store must not be opened twice in a process: readers get the open writers from this session.
         self.instance = replace(instance, opened=self._get_open_writer)
         self.volatile = volatile
         self.dry_run = dry_run
         self.writers: dict[TopicRef, TopicWriter] = {}
         self.stores: dict[TopicRef, StoreWriter] = {}
-        """Those of ``writers`` that have a store of their own; none in a dry run."""
+        """The ``writers`` that have a store; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal = journal
         self._owns_journal = journal is None
-        # Whether every memtable has all entries of the journal that were read: only then may a store take its position.
+        # Whether every memtable has all entries read from the journal: otherwise nothing may be flushed.
         self._complete = True
 
     @property
     def journal(self) -> JournalWriter:
-        """The instance's journal, opened when first needed."""
+        """The instance's journal, opened on first use."""
         if self._journal is None:
             self._journal = open_journal(self.instance, self.torn)
         return self._journal
 
     def open_topic(self, config: TopicConfig) -> TopicWriter:
-        """Open a topic for writing: store created, rebuilt or caught up as the recovery matrix says.
+        """Open a topic for writing: create, rebuild or catch up its store according to the recovery matrix.
 
         Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
         """
-        # An interrupt between a store's opening and the note of it would leave a program that lives on with its lock.
+        # An interrupt between opening a store and registering it would leave its lock held by a program that continues.
         with without_interrupts():
             return self._open_topic_writer(config.whole_topic)
 
     def _open_topic_writer(self, config: TopicConfig) -> TopicWriter:
-        # A logical topic is written through its Pattern topic, whose store has it.
+        # A logical topic is written through its Pattern topic, whose store has its records.
         ref = config.ref
-        # One writer for each topic of a session: two would have two memtables, each with half of the entries.
+        # One writer per topic: two would have two memtables, each with a part of the entries.
         found = self.writers.get(ref)
         if found is None:
             if config.key_mode == "none":
@@ -96,18 +96,16 @@ class WriteSession:
         return found
 
     def open_store(self, config: TopicConfig) -> StoreWriter:
-        """Open a topic that has records, for verbs that change its store; not in a dry run. Raises as
-        :meth:`open_topic`.
-        """
+        """Open a topic with records to change its store; not in a dry run. Raises as :meth:`open_topic`."""
         self.open_topic(config)
         return self.stores[config.ref]
 
     @contextmanager
     def hold_batch_locks(self, writers: Sequence[TopicWriter], *, merge_first: bool = False) -> Iterator[None]:
-        """Hold the locks for one batch on ``writers``; on entry every one of them is up to date.
+        """Hold the locks for one batch on ``writers``, all of which are up to date on entry.
 
-        ``merge_first``: all changes will be forced into their stores under the locks. What needs a new store for that
-        is merged before, without the locks; others can publish meanwhile.
+        ``merge_first``: a forced flush will follow under the locks. Changes that would need a new store are merged
+        before, without the locks, so that others can publish meanwhile.
         """
         if self.dry_run:
             yield
@@ -119,19 +117,19 @@ class WriteSession:
             if journalled := [topic for topic in writers if topic.journalled]:
                 locks.enter_context(self.journal.hold_lock())
                 self._refresh_writers(journalled)
-            # Always the journal first, then stores in the order of their paths: two sessions that want some of the
-            # same locks wait for each other in one direction only.
+            # The journal is always locked first, then stores in the order of their paths. This order prevents deadlocks
+            # between sessions.
             alone = (self.stores[topic.ref] for topic in writers if not topic.journalled)
             for writer in sorted(alone, key=lambda one: one.store.path):
                 locks.enter_context(writer.store.hold_writer_lock(self.instance.lock_wait))
-                # Another process may have written this store since: its last txid is where this batch's txids begin.
+                # Another process may have written this store: the txids of this batch follow its last txid.
                 writer.reload()
             yield
 
     def find_highest_sequence(self, publisher: int, writers: Iterable[TopicWriter] | None = None) -> int:
-        """The highest sequence number of a publisher where ``writers`` (default: all of the session) keep it.
+        """Return the highest sequence number of a publisher for ``writers`` (default: all writers of the session).
 
-        That is the journal, or the store of a topic without one.
+        Journalled topics have it in the journal, others in their stores.
         """
         chosen = list(self.writers.values() if writers is None else writers)
         journalled = any(topic.journalled for topic in chosen)
@@ -146,12 +144,12 @@ class WriteSession:
 
     @contextmanager
     def guard_memtables(self) -> Iterator[None]:
-        """Around reading or appending entries and folding them into the memtables.
+        """Guard the reading or appending of entries and their folding into the memtables.
 
-        If that is broken off, by a signal or by damage, the memtables lack entries: nothing is applied any more,
-        because a store would then claim a position that it has not got. The journal has the entries.
+        If that is interrupted, by a signal or by damage, the memtables lack entries. Nothing is applied from then on,
+        because the position of a store would include entries that it lacks. The journal has the entries.
         """
-        # There is no ``finally`` on purpose: after an error the mark stays, and nothing is flushed from then on.
+        # No ``finally``, on purpose: after an error ``_complete`` stays False, and nothing is flushed.
         complete, self._complete = self._complete, False
         yield
         self._complete = complete
@@ -159,20 +157,20 @@ class WriteSession:
     def flush_full(self) -> None:
         """Flush the memtables that are full, under the locks of a batch; merges may be due then.
 
-        A merge runs when the locks are released: filling a store takes long, and nobody else needs to wait for it.
+        A merge runs after the locks are released: filling a store takes long, and other processes need not wait for it.
         """
         for topic in self._list_unapplied():
             if topic.is_memtable_full():
                 self._flush_memtable(topic, topic.flush_full)
 
     def flush_forced(self) -> None:
-        """Put all changes into the stores at once, under the locks of a batch."""
+        """Write all changes to the stores immediately, under the locks of a batch."""
         for topic in self._list_unapplied():
             self._flush_memtable(topic, topic.flush_forced)
 
     def flush_final(self) -> None:
-        """Flush all memtables at the end of the session, and run the merges that are due; runs may stay."""
-        # With nothing in the memtables, no lock is waited for.
+        """Flush all memtables at the end of the session, and run the merges that are due; runs may remain."""
+        # If the memtables are empty, no lock is needed.
         if not self.dry_run and any(topic.journalled and topic.has_unapplied for topic in self.stores.values()):
             with self.journal.hold_lock():
                 self._refresh_writers()
@@ -181,12 +179,12 @@ class WriteSession:
             self._run_due_merges(ending=True)
 
     def _list_unapplied(self) -> list[StoreWriter]:
-        """The topics whose memtables may be flushed, by the paths of their stores.
+        """List the topics whose memtables may be flushed, ordered by the paths of their stores.
 
-        Only what the journal holds, synced, is flushed. A crash between the sync and a flush loses nothing: the next
-        writer folds the same entries from the journal, from the store's position on.
+        Only entries that are synced in the journal are flushed. A crash between the sync and a flush loses nothing: the
+        next writer folds the same entries from the journal, starting at the store's position.
         """
-        # A memtable that lacks entries must not be flushed: the store's position would claim that it has them.
+        # A memtable that lacks entries must not be flushed: the store's position would include them.
         if not self._complete:
             return []
         held = [topic for topic in self.stores.values() if topic.journalled and topic.has_unapplied]
@@ -194,18 +192,18 @@ class WriteSession:
 
     def _flush_memtable(self, topic: StoreWriter, flush: Callable[[AppliedPosition], None]) -> None:
         with hint_catch_up(topic):
-            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
+            # Refreshed first: a replay may have installed an older store, which the memtable would not continue.
             topic.refresh(self.instance, self.journal)
             flush(get_end_position(self.journal))
 
     def _run_due_merges(self, *, ending: bool) -> None:
-        """Merge what flushes have put off; the journal's lock is held at its beginning and at its end alone."""
+        """Run the merges that flushes have deferred; the journal's lock is held only at their start and end."""
         for topic in self.stores.values() if self._complete else ():
             with hint_catch_up(topic):
                 self._merge_topic(topic, ending=ending)
 
     def _merge_ahead(self, topics: Iterable[StoreWriter]) -> None:
-        """Merge what :meth:`flush_forced` would merge under the locks."""
+        """Merge the changes that :meth:`flush_forced` would otherwise merge under the locks."""
         for topic in topics:
             if not (self._complete and topic.journalled and topic.has_unapplied):
                 continue
@@ -217,16 +215,16 @@ class WriteSession:
                     self._merge_topic(topic, ending=True, beside_others=True)
 
     def _merge_topic(self, topic: StoreWriter, *, ending: bool, beside_others: bool = False) -> None:
-        """Join runs, or merge them with the store, as is due.
+        """Compact runs, or merge them with the store, whichever is due.
 
-        The journal's lock is held for two moments: to note what is merged, and to put the result in place. While the
-        new file is filled, others publish: their entries lead on from the txid that the new store will stand at, so
-        they stay in the journal, in memtables and in later runs, and nothing of them has to be merged again. What is
-        read, the snapshot of the store and the runs, does not change. A kill while it is filled leaves a file that no
-        name leads to and no process locks: the next builder removes it, and store and runs are as they were.
+        The journal's lock is held twice, briefly: to determine what is merged, and to install the result. While the new
+        file is filled, others publish: their entries follow the position of the new store, so they stay in the journal,
+        in memtables and in later runs, and need not be merged again. The inputs, a snapshot of the store and the runs,
+        do not change. A kill meanwhile leaves an unused file without a lock, which the next builder removes; store and
+        runs are unchanged.
         """
         if not topic.is_merge_due:
-            # At the end of a session all runs would have been merged.
+            # Compaction serves later batches, so it is skipped at the end of a session.
             while not ending and (runs := topic.runs_to_compact()):
                 joined = topic.compact(runs)
                 topic.reach("merge.joined")
@@ -249,7 +247,7 @@ class WriteSession:
                 topic.end_merge(merging)
 
     def close(self) -> None:
-        """Close stores and journal; what was acknowledged stays in the journal."""
+        """Close stores and journal; acknowledged entries stay in the journal."""
         for topic in self.writers.values():
             topic.close()
         if self._journal is not None and self._owns_journal:
@@ -267,14 +265,14 @@ class WriteSession:
         return self.writers.get(config.ref)
 
     def _refresh_writers(self, topics: Iterable[TopicWriter] = ()) -> None:
-        """Add what others have appended to the memtables of the session, then bring ``topics`` up to their stores.
+        """Add entries of other processes to the memtables of the session, then refresh ``topics`` from their stores.
 
-        The journal's lock was just taken.
+        Called right after the journal's lock was acquired.
         """
         report_torn_tails(self.instance, self.journal, self.torn)
         with self.guard_memtables():
-            # Other processes may have appended while this session held no lock: their entries belong into the memtables
-            # before any decision is made about a record.
+            # Other processes may have appended while this session held no lock: their entries must be in the memtables
+            # before any decision about a record.
             for block in self.journal.read_new_blocks():
                 self._fold_block(block)
         for topic in topics:
@@ -296,7 +294,7 @@ class WriteSession:
 
 @contextmanager
 def hint_catch_up(topic: StoreWriter) -> Iterator[None]:
-    """Say in the hint of a store's error that nothing is to be repeated: what is applied stands in the journal."""
+    """Add to the hint of a store's error that durable messages are in the journal and must not be published again."""
     try:
         yield
     except SowError as error:
@@ -311,7 +309,7 @@ def hint_catch_up(topic: StoreWriter) -> Iterator[None]:
 
 
 def read_recorded_sequence(instance: Instance, publisher: int) -> int:
-    """The highest sequence number of a publisher, read without a lock; 0 where there is no journal yet."""
+    """Return the highest sequence number of a publisher in the journal, without a lock; 0 if there is no journal."""
     from sowctl.engine.topics.positions import open_log
 
     try:
@@ -322,7 +320,7 @@ def read_recorded_sequence(instance: Instance, publisher: int) -> int:
 
 
 def read_topic_state(instance: Instance, ref: TopicRef) -> TopicState:
-    """Read the journal's state of a topic without a lock."""
+    """Return the journal's state of a topic, without a lock."""
     from sowctl.engine.topics.positions import open_log
     from sowctl.journal.state import EMPTY_TOPIC_STATE
 
@@ -334,7 +332,7 @@ def read_topic_state(instance: Instance, ref: TopicRef) -> TopicState:
 
 
 def report_torn_tails(instance: Instance, journal: JournalWriter, torn: list[TornTail] | None = None) -> None:
-    """Tell ``instance.notify`` of each torn tail cut off since this was last asked, and note it in ``torn``."""
+    """Report each torn tail cut off since the last call to ``instance.notify``, and append it to ``torn``."""
     for tail in journal.take_cut_tails():
         instance.notify(tail.note)
         if torn is not None:
@@ -342,10 +340,11 @@ def report_torn_tails(instance: Instance, journal: JournalWriter, torn: list[Tor
 
 
 def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
-    """The instance's journal for appending; a new one begins above every store and queue (``behaviour`` 11.33).
+    """Open the instance's journal for appending; a new one starts after the txids of all stores and queues
+    (``behaviour`` 11.33).
 
-    A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
-    which stores, queues or the topics file know is not there.
+    A torn tail that is cut off is reported to ``instance.notify`` and appended to ``torn``. A missing journal that
+    stores, queues or the topics file refer to is reported to ``instance.notify``.
     """
     from sowctl.engine.topics.positions import (
         find_highest_applied,
@@ -366,7 +365,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     known = list_store_positions(instance, instance.topics)
     states = list_queue_positions(instance)
-    # Of whichever lineage: who has read a txid may hold it against the entry that bears it next.
+    # Of all lineages: a reader that has seen a txid could mistake a later entry with the same txid for it.
     seen = [max(state.told, state.read) for state in states]
     lineage = None
     if has_log(instance):
@@ -376,7 +375,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         for topic in instance.topics:
             if topic.journalled and topic.file is not None and topic.file.exists():
                 refuse_lost_log(instance, topic.ref, read_meta(topic.file, instance))
-        # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
+        # It may have been removed on purpose, or its disk is not mounted, which no other check detects.
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
         if gone := max([read_last_known_txid(log.directory, instance.config.name), *given, *seen]):
             instance.notify(
@@ -385,10 +384,10 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
             )
     new = NewJournal(
         instance.random(16),
-        # A journal that begins anew counts on above every store: a txid that a store has applied is never given to
-        # another entry, or the store would pass over it as applied already.
+        # A new journal starts after the txids of all stores: if a txid that a store has applied were assigned again,
+        # the store would skip the new entry as already applied.
         floor=max([*(s.applied for s in known), *seen], default=0),
-        # It notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
+        # The journal records which topics had records before it: it never covers these completely (behaviour 1.6).
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
     )
     writer = JournalWriter.open(
@@ -399,8 +398,8 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         lock_wait=instance.lock_wait,
         now=instance.now,
         new=new,
-        # What a store has applied or a queue has written was acknowledged: a torn end before that txid is a loss, and
-        # no tail to be cut off.
+        # Entries that a store has applied or a queue has written were acknowledged: a torn end before them is a loss,
+        # not a tail to be cut off.
         acknowledged=max(find_highest_applied(lineage, known), find_highest_synced(lineage, states))
         if lineage is not None
         else 0,
@@ -413,15 +412,15 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
 
 
 class LogWriter:
-    """A topic that only the transaction log names: it knows the last entry's txid and time, and no record.
+    """A topic that is only in the TransactionLog: has the txid and time of its last entry, and no records.
 
-    What is published to it goes into the journal and nowhere else, and an entry of it says so (``sow-journal(5)``,
-    Columns). Only publishing writes here (``behaviour`` 11.32, C57); the verbs that read say that there is no SOW.
+    Messages published to it are only in the journal, and their entries are flagged so (``sow-journal(5)``, Columns).
+    Only publishing writes here (``behaviour`` 11.32, C57); verbs that read report that the topic has no SOW.
     """
 
     def __init__(self, config: TopicConfig, state: TopicState) -> None:
         self.config = config
-        # Always empty: there are no records that anything could be laid over.
+        # Always empty: the topic has no records.
         self.memtable = Memtable()
         self.ref = config.ref
         self.journalled = True
@@ -433,21 +432,21 @@ class LogWriter:
         self.last_txid, self.last_time = state.last_txid, state.last_time
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def refresh(self, instance: Instance, journal: JournalWriter) -> None:
-        """Take the txid and the time of the topic's last entry from the journal, whose lock was just taken."""
+        """Read the txid and the time of the topic's last entry from the journal, whose lock is held."""
         self._set_last_entry(journal.find_topic_state(self.ref))
 
     def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """No records."""
+        """Return no records."""
         return {}
 
     is_columnar = False
 
     def get_column_writer(self, count: int) -> None:
-        """None: there are no records."""
+        """Return None: there are no records."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """No records."""
+        """Return no records."""
         return iter(())

@@ -1,6 +1,6 @@
-"""One topic opened for writing: its store, its memtable, and what its configuration says about a record's life.
+"""One topic opened for writing: its store, its memtable, and the rules of its configuration for records.
 
-A store is opened for one by :mod:`sowctl.engine.writing.writer_opening`.
+Stores are opened by :mod:`sowctl.engine.writing.writer_opening`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 class TopicWriter(Protocol):
     """One topic of a writing session, as publishing sees it.
 
-    There are three kinds: :class:`StoreWriter`, for a topic without records ``session.LogWriter``, and in a dry run
-    ``dryrun.DryRunWriter``. ``last_txid`` and ``last_time`` are those of the topic's last entry; ``memtable`` has what
-    is written and not in the store yet.
+    There are three kinds: :class:`StoreWriter`, ``session.LogWriter`` for a topic without records, and
+    ``dryrun.DryRunWriter`` in a dry run. ``last_txid`` and ``last_time`` are those of the topic's last entry;
+    ``memtable`` has the written changes that are not in the store yet.
     """
 
     config: TopicConfig
@@ -70,38 +70,38 @@ class TopicWriter(Protocol):
 
     @property
     def is_volatile(self) -> bool:
-        """Return whether nothing keeps written messages."""
+        """Return whether written messages are lost when the session ends."""
 
     def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """The live stored values of ``keys``; those of records that are over at ``now`` are absent."""
+        """Return the live stored values of ``keys``; records that have expired at ``now`` are absent."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """All live records in key order, up to ``size`` at a time."""
+        """Yield all live records in key order, up to ``size`` at a time."""
 
     @property
     def is_columnar(self) -> bool:
-        """Return whether large batches are decided by columns, once there are many."""
+        """Return whether large batches may be decided by columns."""
 
     def get_column_writer(self, count: int) -> StoreWriter | None:
-        """The writer, if a batch of so many messages is decided by columns, and waits as columns in its memtable."""
+        """Return the writer if a batch of ``count`` messages is decided by columns, and kept so in the memtable."""
 
     def refresh(self, instance: Instance, journal: JournalWriter) -> None:
-        """Be up to date again: the journal's lock was just taken, and others may have written."""
+        """Update the writer after the journal's lock was acquired: other processes may have written."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close open files."""
 
 
 def is_volatile(config: TopicConfig) -> bool:
-    """Return whether nothing keeps written messages: the topic is transient, and no journal records it."""
+    """Return whether written messages are lost when the session ends: the topic is transient and not journalled."""
     return config.durability == "transient" and not config.journalled
 
 
 class StoreWriter:
-    """A topic's store with its memtable. ``last_time`` is the highest time that the topic has seen.
+    """A topic's store with its memtable. ``last_time`` is the highest time of the topic.
 
-    ``flushes_to_runs``: a full memtable goes to a sorted run, and not to the store. ``is_merge_due``: runs, or the
-    memory of a first load, are to be merged with the store, which the session does while it holds no lock.
+    ``flushes_to_runs``: a full memtable is flushed to a sorted run, not to the store. ``is_merge_due``: the session
+    must merge runs, or the memtable of a first load, with the store, while it holds no lock.
     """
 
     def __init__(self, instance: Instance, config: TopicConfig, store: Store, memtable: Memtable) -> None:
@@ -120,7 +120,7 @@ class StoreWriter:
         self.flushes_to_runs = False
         self.is_merge_due = False
         self._applied = 0
-        # The keys that store and runs may have, where this writer has merged them; None where that is not known.
+        # The keys that store and runs may have, if this writer has merged them; None if they are not known.
         self._known: KeyFilter | None = None
         self.held = ExitStack()
         self.reload()
@@ -128,18 +128,18 @@ class StoreWriter:
 
     @property
     def is_volatile(self) -> bool:
-        """Return whether nothing keeps written messages: the topic is transient, and no journal records it."""
+        """Return whether written messages are lost when the session ends: transient and not journalled."""
         return is_volatile(self.config)
 
     def close(self) -> None:
-        """Close the store; what is only in the memtable is in the journal too."""
+        """Close the store; changes that are only in the memtable are in the journal."""
         self.held.close()
 
     def reload(self) -> None:
-        """Read position and time from the store; others may have written, or replaced it.
+        """Read position and time from the store, which other processes may have changed or replaced.
 
-        Raises RefusedError ``SOW-ENG-086`` where they gave it another definition: keys that were made under the one
-        that this writer knows would be other records now.
+        Raises RefusedError ``SOW-ENG-086`` if it has another definition now: keys computed with the former one would be
+        those of other records.
         """
         meta = self.store.read_meta()
         if meta.definition != self.definition:
@@ -151,14 +151,14 @@ class StoreWriter:
                 hint="nothing of this batch was written; run the command again with the current configuration",
                 topic=self.config.name,
             )
-        # The store may be ahead of the memtable (another process applied) or behind it (nothing is applied yet).
+        # The store may be ahead of the memtable (another process has applied changes) or lag it (none are applied yet).
         self.last_txid = max(meta.applied, self.memtable.last_txid)
         self.last_time = max(meta.last_time, self.memtable.last_time)
 
     def refresh(self, instance: Instance, journal: JournalWriter) -> None:
-        """After the journal's lock was taken: start over if others have moved the store, forward or back."""
-        # The memtable holds the entries above ``base`` alone; a store that stands before that misses those between. And
-        # runs lead on from ``base``: beside a store that others have brought further, they would lead nowhere.
+        """After the journal's lock was acquired: rebuild the memtable if others moved the store, forward or back."""
+        # The memtable has only entries after ``base``; a store at an earlier position lacks those between. And runs
+        # continue a store at ``base``: they do not fit a store that others have advanced.
         if self.store.read_meta().applied != self.memtable.base:
             self.memtable = build_memtable(instance, self.config, self.store, journal)
             self._known = None
@@ -166,41 +166,42 @@ class StoreWriter:
         self.reload()
 
     def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
-        """The live stored values of ``keys``, memtable first; expired records count as absent (``behaviour`` 11.40)."""
-        # In key order, neighbours lie on one page of the store, and of a run.
+        """Return the live stored values of ``keys``, memtable first; expired records count as absent (``behaviour``
+        11.40)."""
+        # In key order, neighbours are often on the same page of the store or a run.
         found = self._read_current_values(sorted(set(keys)), self.memtable.current_changes)
         if self.expires:
             rule = self.config.expiration
-            # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
+            # An expired record counts as absent: the next message of its key inserts (behaviour 11.40).
             return {k: v for k, v in found.items() if not is_expired(rule, read_expiration(v), now)}
         return found
 
     @property
     def is_columnar(self) -> bool:
-        """See :class:`TopicWriter`. Versions are kept as values, and of a record that expires its stamp is asked."""
+        """See :class:`TopicWriter`. Versions are kept as values, and expiration reads the stamps of values."""
         return self.rule is None and not self.expires
 
     def get_column_writer(self, count: int) -> StoreWriter | None:
         """See :class:`TopicWriter`."""
         if not count or not self.is_columnar:
             return None
-        # A small batch goes behind what waits as columns: that is not packed for it.
+        # A small batch is appended to existing columns, which avoids packing them.
         if self.memtable.unpacked is not None or limits.uses_columns(count, len(self.memtable) + self._applied):
             return self
         return None
 
     def read_packed_values(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """The stored values of ``keys``, which ascend and do not wait as columns in the memtable."""
+        """Return the stored values of ``keys``, which ascend and are not among the columns of the memtable."""
         return self._read_current_values(keys, self.memtable.packed_changes)
 
     def _read_current_values(self, asked: list[bytes], current: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
-        """The stored values of keys in order, from what the memtable holds in memory, its runs and the store."""
-        # The memtable comes first: it is newer than the store for every key that it has. A key that it has deleted is
-        # among its changes, as None, and must not be looked up in the store.
+        """Return the stored values of ascending keys, from changes in memory, runs and the store."""
+        # The memtable is read first: it is newer than the store for every key that it has. A key that it deletes is
+        # among its changes as None, and must not be looked up in the store.
         changed = {key: current[key] for key in asked if key in current} if current else {}
         wanted = [key for key in asked if key not in changed] if changed else asked
         if self._known is not None:
-            # Most keys of a load may be new: what is in no run and not in the store need not be searched for there.
+            # Most keys of a load may be new: keys that the filter excludes need no search in runs and store.
             wanted = self._known.select_possible(wanted)
         if self.memtable.runs:
             changed |= self.memtable.find_in_runs(wanted)
@@ -208,15 +209,15 @@ class StoreWriter:
         found = {key: value for key, value in changed.items() if value is not None}
         if wanted:
             with add_replay_hint(self.config), self.store.open_snapshot() as snapshot:
-                # An empty store, as in a first load, is not asked key by key.
+                # An empty store, as in a first load, needs no search.
                 if snapshot.record_count:
-                    # As in a writing transaction, the neighbours of new keys are not searched for a second time: it
-                    # costs half of the look-up.
+                    # As in a write transaction, the neighbours of new keys are not searched a second time, which would
+                    # cost half of the lookup.
                     found.update(snapshot.read_values(wanted))
         return found
 
     def is_memtable_full(self) -> bool:
-        """Return whether the memtable holds so much in memory that it is to be flushed."""
+        """Return whether the memtable has reached the limit of keys or bytes at which it is flushed."""
         waiting = self.memtable.unpacked
         if (
             waiting is not None
@@ -231,12 +232,13 @@ class StoreWriter:
 
     @property
     def has_unapplied(self) -> bool:
-        """Return whether the memtable has changes that the store has not."""
+        """Return whether the memtable or its runs have changes that are not in the store."""
         return bool(self.memtable.added_bytes or self.memtable.runs)
 
     @contextmanager
     def open_source(self, now: int) -> Iterator[CurrentSource]:
-        """All live records, memtable included, as readers see them. The store must not be written meanwhile."""
+        """Open a source of all live records, including the memtable, as readers see them. The store must not be
+        written meanwhile."""
         with ExitStack() as held, add_replay_hint(self.config):
             snapshot = held.enter_context(self.store.open_snapshot())
             path = self.config.file if self.config.durability == "persistent" else None
@@ -247,7 +249,7 @@ class StoreWriter:
                 yield source
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """All live records, memtable included, in key order. The store must not be written meanwhile."""
+        """Yield all live records, including the memtable, in key order. The store must not be written meanwhile."""
         with add_replay_hint(self.config), self.store.open_snapshot() as snapshot:
             pairs = snapshot.scan_records(batch=size)
             if len(self.memtable):
@@ -257,30 +259,30 @@ class StoreWriter:
                 yield [keys[place] for place in places], [values[place] for place in places]
 
     def flush_full(self, position: AppliedPosition, *, keeps_lock: bool = False) -> None:
-        """Flush a full memtable as :func:`plan_full_flush` says; a merge may be due then.
+        """Flush a full memtable according to :func:`plan_full_flush`; a merge may be due then.
 
-        The journal's lock is held here and below, and what the memtable holds is synced. Arguments and errors as of
-        :meth:`flush_forced`.
+        As for the other flushes, the journal's lock is held, and the entries of the memtable are synced. Arguments and
+        errors as of :meth:`flush_forced`.
         """
         figures = self._measure_figures(position)
         self._carry_out(figures, plan_full_flush(figures, keeps_lock=keeps_lock), position)
 
     def flush_final(self, position: AppliedPosition) -> None:
-        """At the end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""
+        """Flush at the end of a session according to :func:`plan_final_flush`; a merge may be due then."""
         figures = self._measure_figures(position)
         self._carry_out(figures, plan_final_flush(figures, is_memtable_full=self.is_memtable_full()), position)
 
     def request_merge_ahead(self, position: AppliedPosition) -> None:
-        """Before a forced flush: if that needs a new store, a merge is due then (:func:`plan_merge_ahead`)."""
+        """Prepare a forced flush: if it needs a new store, a merge is due first (:func:`plan_merge_ahead`)."""
         figures = self._measure_figures(position)
         plan = plan_merge_ahead(figures)
         if plan.is_merge_due:
             self._carry_out(figures, plan, position)
 
     def flush_forced(self, position: AppliedPosition) -> None:
-        """Put all changes into the store at once, as :func:`plan_forced_flush` says.
+        """Write all changes to the store immediately, according to :func:`plan_forced_flush`.
 
-        ``position`` is where the changes lead; without a block of the journal, they are applied in place.
+        ``position`` is the position of the store afterwards; without a journal block, changes are applied in place.
         """
         figures = self._measure_figures(position)
         self._carry_out(figures, plan_forced_flush(figures), position)
@@ -307,31 +309,31 @@ class StoreWriter:
             elif plan.step is FlushStep.MERGE_NOW:
                 self._merge_now(position)
             elif plan.step in (FlushStep.RUN, FlushStep.RUN_THEN_MERGE):
-                assert position.block is not None  # no plan has a run otherwise
+                assert position.block is not None  # otherwise, plans have no runs
                 self._flush_to_run(position)
             self._set_limits()
 
     def runs_to_compact(self) -> list[SortedRun]:
-        """The runs that are to become one, as there are so many of about one size; may be none."""
+        """Return the newest runs if enough of them have a similar size to be compacted into one; else an empty list."""
         count = limits.count_runs_to_compact([len(run) for run in self.memtable.runs]) if self.flushes_to_runs else 0
         return self.memtable.runs[-count:] if count else []
 
     def compact(self, runs: Sequence[SortedRun]) -> SortedRun:
-        """Write them as one; no lock is needed."""
+        """Write ``runs`` as one run; no lock is needed."""
         with add_replay_hint(self.config):
             return compact_runs(self._instance, self.config, self.store, runs)
 
     def install_run(self, runs: Sequence[SortedRun], joined: SortedRun) -> None:
-        """Put it in their place, under the journal's lock."""
+        """Replace ``runs`` by ``joined``, under the journal's lock."""
         replace_runs(self.memtable, runs, joined)
 
     def _count_stored_records(self) -> int:
-        """Records and versions of the store: what a merge writes besides the changes."""
+        """Return the number of records and versions in the store, which a merge writes in addition to the changes."""
         meta = self.store.read_meta()
         return meta.records + meta.versions
 
     def _is_merge_running(self) -> bool:
-        """Return whether another process is merging runs into the store, or a first load, or is making it anew."""
+        """Return whether another process is merging runs or a first load into the store, or is rebuilding it."""
         return (bool(self.memtable.runs) or self._is_empty) and is_being_built(self.store.path)
 
     def _flush_to_run(self, position: AppliedPosition) -> None:
@@ -341,7 +343,7 @@ class StoreWriter:
 
     def apply_in_place(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
         with add_replay_hint(self.config):
-            # So little that it fits into memory, and into one transaction.
+            # The runs are small enough for memory, and for one transaction.
             if self.memtable.runs:
                 self.memtable.load_runs()
             count = len(self.memtable)
@@ -355,8 +357,8 @@ class StoreWriter:
                 on_change=self._instance.build_watch("changes of the store") if self._instance.is_watched else None,
             )
         self._applied += count
-        # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
-        # next writer removes it.
+        # If all expired records were removed, that is enough for a session: records that expire later are hidden from
+        # readers, and the next writer removes them.
         if done.expired < FOLD_LIMITS.max_piggyback_expired_records:
             self.remove_expired_at = None
         self._refresh_after_apply(position.lineage)
@@ -366,7 +368,7 @@ class StoreWriter:
         return self.journalled and supports_runs(self.store.read_meta(), history=self.rule is not None)
 
     def _merge_now(self, position: AppliedPosition) -> None:
-        """Merge at once, under the locks that are held."""
+        """Merge immediately, under the locks that are held."""
         from sowctl.engine.fold.compaction import merge_store
 
         self._applied += len(self.memtable)
@@ -383,11 +385,11 @@ class StoreWriter:
         self._refresh_after_apply(position.lineage)
 
     def begin_merge(self, position: AppliedPosition, *, ending: bool, beside_others: bool = False) -> StoreMerge | None:
-        """Begin the merge that is due, under the journal's lock; None where another process does it.
+        """Begin the merge that is due, under the journal's lock; return None if another process is merging.
 
-        It is one of store and runs: what is in memory stays there, and comes behind the runs. In a first load it is one
-        of what is in memory, which leads to ``position``. ``ending``: nothing is looked up any more. ``beside_others``:
-        also where another process merges; the first one to install its file has merged, the other gives its own up.
+        Store and runs are merged; changes in memory, which are newer, stay there. In a first load, the changes in
+        memory are merged, and the new store has ``position``. ``ending``: no lookups follow. ``beside_others``: merge
+        even if another process does; the first one to install its file wins, the other discards its own.
         """
         from sowctl.engine.fold.compaction import StoreMerge
         from sowctl.engine.fold.keyfilter import KeyFilter
@@ -404,7 +406,7 @@ class StoreWriter:
                 position = AppliedPosition(last.state.lineage, last.last_txid, last.state.block)
             elif not ((figures := self._measure_figures(position)).is_first_load and figures.needs_new_store):
                 return None
-            # The former one goes first: two of them are much memory.
+            # The former filter is released first: two of them use much memory.
             self._known = None
             return StoreMerge(
                 self._instance,
@@ -417,11 +419,11 @@ class StoreWriter:
             )
 
     def end_merge(self, merging: StoreMerge) -> None:
-        """Put what was filled in the place of the store, under the journal's lock."""
+        """Replace the store by the filled one, under the journal's lock."""
         with add_replay_hint(self.config):
             if merging.install_store() is None:
-                # Another process has changed the store: runs, memory and journal are still there, for the next one who
-                # needs room.
+                # Another process has changed the store: the changes remain in runs, memory and journal, for the next
+                # flush.
                 return
             self.reach("merge.installed")
             self.remove_expired_at = None
@@ -430,15 +432,15 @@ class StoreWriter:
                 self.memtable.drop_runs(merging.position.txid)
             elif self.memtable.last_txid <= merging.position.txid:
                 self.memtable.clear(merging.position.txid)
-            # Else others have published while a first load was merged, and memory has theirs, too. It is still right,
-            # and does not begin at the store's position: :meth:`refresh` reads theirs from the journal before any
-            # batch.
+            # Otherwise, others have published while a first load was merged, and the memtable has their entries, too.
+            # It is still valid, but its base differs from the store's position: :meth:`refresh` builds it again from
+            # the journal before the next batch.
             self._applied += count - len(self.memtable)
             self._refresh_after_apply(merging.position.lineage)
             self._known = merging.known
 
     def reach(self, point: str) -> None:
-        """Note a moment of a merge for tests; see :mod:`sowctl.seam`."""
+        """Mark a point of a merge for fault injection; see :mod:`sowctl.seam`."""
         with translate_errors(Path(self.store.path), "merge sorted runs"):
             self._instance.seam.reach(point)
 

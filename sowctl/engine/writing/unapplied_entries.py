@@ -1,7 +1,7 @@
-"""The journal entries after the position of a store that is opened for writing: a memtable, and sorted runs.
+"""Folds the journal entries after the position of a store that is open for writing: into a memtable and sorted runs.
 
-Called by :mod:`~sowctl.engine.writing.writer_opening`, and by :mod:`~sowctl.engine.writing.topicwriter` behind another
-process.
+Called by :mod:`~sowctl.engine.writing.writer_opening`, and by :mod:`~sowctl.engine.writing.topicwriter` after another
+process has changed the store.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def build_memtable(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Memtable:
-    """The memtable of the entries behind a store's position. Raises DamageError (see ``positions``), and MissingError
-    ``SOW-JRN-063`` where files are removed faster than they are read."""
+    """Build the memtable of the entries after a store's position. Raises DamageError (see ``positions``), and
+    MissingError ``SOW-JRN-063`` if files are removed faster than they are read."""
     looks = MAX_REREADS
     while True:
         try:
             return _fold_unapplied(instance, config, store, journal)
         except MissingError as error:
-            # A file without entries of the topic may be removed at any time: the next look proves anew that the files
-            # that are left have all entries that are needed.
+            # A file without entries of the topic may be removed at any time: the next attempt proves again that the
+            # remaining files have all needed entries.
             looks -= 1
             if error.code != REMOVED_FILE_CODE or not looks:
                 raise
@@ -46,18 +46,18 @@ def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journ
     if journal is None:
         return memtable
     ref = config.ref
-    # What no reader needs any more goes: a process may have died between a merge and this.
+    # Obsolete runs are removed here, too: a process may have been killed between a merge and their removal.
     remove_runs(Path(store.path), meta, journal.lineage)
-    # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.
+    # If the topic's last entry is applied, and the store is not ahead of the journal, there is nothing to read.
     at_rest = journal.find_topic_state(ref).last_txid <= meta.applied <= journal.last_txid
     if at_rest and meta.lineage == journal.lineage:
         refuse_other_history(meta, journal.journal, Path(store.path))
         return memtable
-    # The store's own position proves how far the journal went: one that ends before it has lost its end.
+    # The store's position proves how far the journal reached: a journal that ends before it has lost entries.
     with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
         path = Path(store.path)
         after = check_position(meta, log, ref, path)
-        # As for readers: without a file that goes now, the store would be brought to a position whose entries it lacks.
+        # As for readers: if a needed file is removed now, the store would get a position whose entries it lacks.
         log.require_proven_after(after)
         history = config.history is not None
         runs = find_runs(instance, path, meta, log, after, every=history)

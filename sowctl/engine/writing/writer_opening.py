@@ -1,7 +1,6 @@
-"""Opening a topic for writing: its store is created or rebuilt if necessary, and its memtable caught up with the
-journal.
+"""Opens a topic for writing: creates or rebuilds its store if necessary, and catches its memtable up with the journal.
 
-:func:`open_writer` carries out the recovery matrix (``behaviour`` 1.6): create, catch up, or rebuild what is missing.
+:func:`open_writer` implements the recovery matrix (``behaviour`` 1.6): create, catch up, or rebuild.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
 def open_writer(
     instance: Instance, config: TopicConfig, journal: JournalWriter | None, *, volatile: bool = False
 ) -> StoreWriter:
-    """Open ``config`` for writing; with a journal, its lock is held by the caller.
+    """Open ``config`` for writing; with a journal, the caller holds its lock.
 
-    A transient topic lives in a temporary store, made from the journal, for as long as the writer does. Raises
-    RefusedError ``SOW-ENG-021`` (nothing would retain the write, and it is not to be ``volatile``), MissingError
+    A transient topic has a temporary store, built from the journal, which is removed with the writer. Raises
+    RefusedError ``SOW-ENG-021`` (a transient topic that is not journalled, unless ``volatile`` is set), MissingError
     ``SOW-ENG-011`` (a missing store that the journals do not cover), DamageError.
     """
     assert instance.config is not None
     with ExitStack() as held:
         if config.file is None:
-            # The temporary store goes with the writer; what was published to it stands in the journal, or nowhere.
+            # The temporary store is removed with the writer; messages published to it are in the journal, or lost.
             config = _make_temporary_topic(config, journal, volatile, held)
         with add_replay_hint(config):
             return _open_locked_writer(instance, config, journal, held)
@@ -56,15 +55,15 @@ def _open_locked_writer(
     assert instance.config is not None
     assert config.file is not None
     definition = build_definition(instance.config.name, config)
-    # With a journal a commit of the store need not be synced wholly: what a crash takes from it, the journal has.
-    # Without one, the store's own synced transaction is the acknowledgement.
+    # With a journal, commits of the store need no full sync: after a crash, the journal has lost changes. Without one,
+    # messages are acknowledged by the store's synced transaction.
     durable = journal is None
     if config.durability == "persistent":
         from sowctl.engine.topics.storefile import refuse_reserved_file
 
-        # Before anything is created: a FileName may name the configuration or a journal file by mistake.
+        # Checked before anything is created: a FileName may be that of the configuration or a journal file by mistake.
         refuse_reserved_file(instance, config)
-    # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
+    # Created or rebuilt before it is opened, so that a writer always opens a complete store.
     if not config.file.exists():
         with allow_interrupts():  # it may take long
             _create_missing_store(instance, config, journal)
@@ -90,14 +89,14 @@ def _open_locked_writer(
     held.callback(store.close)
     if journal is not None:
         refuse_unlogged_past(config, store.read_meta(), journal.journal)
-    # Caught up before the first message: keys that are inserted or updated are told apart by what the topic holds now.
+    # Caught up before the first message: whether a key is inserted or updated depends on the current records.
     with allow_interrupts():
         memtable = build_memtable(instance, config, store, journal)
     writer = StoreWriter(instance, config, store, memtable)
     if writer.expires:
-        # Expired records leave the file with the first transaction of the session, which is written anyway.
+        # Expired records are removed by the first transaction of the session, which is written anyway.
         writer.remove_expired_at = instance.now
-    # From here the writer closes the store; an error before this line has closed it already.
+    # From here on, the writer closes the store; after an earlier error, ``held`` closes it.
     writer.held = held.pop_all()
     return writer
 
@@ -105,14 +104,14 @@ def _open_locked_writer(
 def _make_temporary_topic(
     config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack
 ) -> TopicConfig:
-    """A transient topic with a file for the time being."""
+    """Return a copy of a transient topic with a temporary file for its store."""
     if journal is None and not volatile:
         raise make_not_kept_error(config)
     return held.enter_context(open_temporary_topic(config, "transient"))
 
 
 def _create_missing_store(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
-    """Create the store of a topic that has none, or rebuild it from the journals, from its RecoveryPoint on."""
+    """Create the store of a topic that has none, or rebuild it from the journals, starting at its RecoveryPoint."""
     assert config.file is not None
     assert instance.config is not None
     definition = build_definition(instance.config.name, config)
@@ -128,13 +127,13 @@ def _create_missing_store(instance: Instance, config: TopicConfig, journal: Jour
                 seam=instance.seam,
                 now=instance.now,
                 lineage=journal.lineage if journal is not None else bytes(16),
-                # The new store stands at the journal's end: all entries before it are of other topics.
+                # The position of the new store is the end of the journal, which has entries only of other topics.
                 applied=journal.last_txid if journal is not None else 0,
                 lock_wait=instance.lock_wait,
                 command=instance.holder,
             )
         except RefusedError:
-            if not config.file.exists():  # else another process was faster, and its store is as good
+            if not config.file.exists():  # otherwise another process was faster, and its store is used
                 raise
         return
     from sowctl.engine.fold.rebuild import rebuild_stores
@@ -143,8 +142,7 @@ def _create_missing_store(instance: Instance, config: TopicConfig, journal: Jour
 
     with open_log(instance) as log:
         start = find_recovery_start(config, log, instance)
-        # Where older files are gone, a rebuild would give fewer records than there were and say nothing. Only a replay
-        # may do that, when it is told to.
+        # If older files were removed, a rebuild would silently lose records. Only a replay may do that, on request.
         if config.durability == "persistent" and not has_all_entries(config, log, start):
             raise make_not_covered_error(config, log)
         if config.durability == "persistent":
