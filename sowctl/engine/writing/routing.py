@@ -225,7 +225,7 @@ class Router:
         return next((e.client for e in batch.envelopes or () if e.client is not None), None)
 
     def _refuse_other_clients(self, batch: PublishBatch) -> list[Refusal]:
-        """Return refusals of messages of other clients than the run's: their numbers would mix with those of the run."""
+        """Refuse messages of other clients than the run's, because their numbers would mix with those of the run."""
         if batch.envelopes is None or self._options.client is not None:
             return []
         client = self._find_client(batch)
