@@ -1,11 +1,11 @@
-"""Fold journal entries into stored records: a store follows from its journal alone. In the order of processing:
+"""Folds journal entries into stored records: the journal alone determines a store. In the order of processing:
 
 * ``blocks``: the entries of a topic in a block, and their stored values.
 * ``memtable``: the entries after the position of a store, newest value per key: in sorted runs, then in memory.
 * ``entry_columns``: published records of a memtable as columns, encoded into stored values on demand.
 * ``merge_layers``: changes of several layers merged in key order, also with the records of a store.
 * ``limits``: limits of a memtable, and the figures of flushes, folds and removals.
-* ``flush_plan``: the decision when and how a memtable is flushed.
+* ``flush_plan``: decides when and how a memtable is flushed.
 * ``apply``: applies a memtable to a store, in one transaction with the store's position.
 * ``removal``: removal of expired records, and of versions outside the window.
 * ``runs``: writes a memtable to a sorted run beside the store; finds the runs that continue a store.

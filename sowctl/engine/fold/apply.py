@@ -61,9 +61,9 @@ def apply_memtable(
         # A position is valid only within its lineage: in another log the same txids are other entries.
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
         if NO_LINEAGE != lineage == txn.meta.lineage and applied < memtable.base:
-            # A replay has installed an older store since the memtable was created, which lacks the entries between the
-            # two. Nothing is applied, and the position stays: the journal has all entries, and the next batch begins
-            # with the entries after the position of this store (``StoreWriter.refresh``).
+            # Since the memtable was created, a replay has installed an older store, which lacks the entries before
+            # ``base``. Nothing is applied, and the position stays: the journal has all entries, and before the next
+            # batch, ``StoreWriter.refresh`` folds those after the position of this store.
             return AppliedChanges(0, 0)
         if upto > applied or txn.meta.lineage != lineage:
             changes = apply_to_transaction(txn, memtable, applied, rule, on_change)
@@ -96,8 +96,8 @@ def apply_to_transaction(
 
 
 def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: OnChange | None) -> int:
-    """Apply in parts: the store iterates over its arguments several times, and a part stays in the processor's
-    cache."""
+    """Apply the newest change of each key, in parts: the store iterates over its arguments several times, and a part
+    stays in the processor's cache."""
     # In key order, so that neighbours on a page of the store are changed together.
     changes = 0
     count, parts = memtable.sort_memory_changes(FOLD_LIMITS.delete_part_records)
@@ -189,7 +189,7 @@ def _extend_versions(
         after = {encode_version(key, version) for version in (versions if current is None else versions[:-1])}
         stored.extend((key, value) for value in after if value not in before)
         dropped.extend(build_history_key(key, value) for value in before if value not in after)
-    # A version whose flags changed is dropped and stored again under the same key: in this order.
+    # Dropped first: a version whose flags changed is dropped and stored again under the same key.
     txn.delete_versions(dropped)
     txn.put_versions(stored)
     if puts:

@@ -219,7 +219,7 @@ def collect_texts(records: Sequence[Record]) -> dict[str, Any]:
 def build_deletions(
     topic: TopicRef, keys: Words, checks: Words, at: Micros, logical_topics: Texts = None, client: str | None = None
 ) -> EntryBatch:
-    """Return the entries that delete records at the instant ``at``; ``client`` is recorded, without a number.
+    """Return the entries that delete records at the instant ``at``; ``client`` is recorded without a sequence number.
 
     ``checks`` are the check words of the records, and ``logical_topics`` the logical topics of records of a Pattern
     topic.

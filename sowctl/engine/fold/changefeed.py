@@ -10,7 +10,7 @@ Expirations are no entries. A reader that maintains a copy of the records needs 
 has the records that expire within the feed; each expiration is a deletion at its instant, before any entry of the same
 instant.
 
-Invariant, tested: applied to an empty state, the feed gives the same state as a replay of the same entries.
+Invariant, tested: the feed applied to an empty state results in the same state as a replay of the same entries.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def iterate_changes(
 ) -> Iterator[list[ChangeRow]]:
     """Yield the rows of a topic's entries in ``span``, in lists; with ``lifetimes`` also those of expirations.
 
-    ``now``: the instant up to which records may expire after the last entry; None: none do.
+    ``now``: the instant up to which records expire after the last entry; None: no record expires after it.
     """
     import numpy as np
 
@@ -292,7 +292,7 @@ def _insert_expirations(
     records that may expire, as they were before the block."""
     for row in rows:
         if row.kind in (DELETION, PREIMAGE):
-            # The writer saw the record, so it had not expired, whatever the time of the entry.
+            # The writer saw the record, so it had not expired, regardless of the time of the entry.
             lifetimes.drop(row.key)
         for end, key, _ in lifetimes.pop_due(row.time):
             yield ChangeRow(DELETION, key, values.get(key), end, EXPIRED)
@@ -363,7 +363,7 @@ class LastEntries:
             keys, flags = columns.keys.astype(np.uint64), columns.flags
             if mask is not None:
                 keys, flags = keys[mask], flags[mask]
-            # The previous record of an insert, if any, had expired: it is in no row.
+            # Rows of inserts have no previous record: if there was one, it had expired.
             touched.append(keys[(flags & INSERTED_FLAG) == 0])
             self._count_entries(block, span)
             later.add_block(block, self._topic, span)

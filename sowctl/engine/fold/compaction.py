@@ -1,8 +1,7 @@
 """Merge store and memtable in key order into a new file, which replaces the store (``sow-run(5)``, Merging).
 
-In place, each random key costs a page; here this cost is spread over all records of the file, which is written
-sequentially. The pages of a new file are also full. No process has to wait while it is filled: its inputs do not
-change.
+In place, each random key changes a page. A merge writes the complete file sequentially instead, and its pages are full.
+No process has to wait while it is filled, because its inputs do not change.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _LAST_HISTORY_SUFFIX = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
 
 
 class StoreMerge:
-    """A new store built from ``store`` and ``memtable``, at ``position``. Use as a context manager; call
-    :meth:`fill_store`, then :meth:`install_store`.
+    """A new store built from ``store`` and ``memtable``, at ``position``. A context manager; call :meth:`fill_store`,
+    then :meth:`install_store`.
 
     ``rule`` is the retention rule of a topic with History. Records that have expired at ``remove_expired_at`` are
     omitted. The keys of the new store are added to ``known``. Created under the journal's lock; the memtable must not
@@ -72,7 +71,7 @@ class StoreMerge:
                     store.path,
                     meta.definition,
                     seam=instance.seam,
-                    # It is the same store, so it keeps its creation time.
+                    # A merge keeps the creation time of the store.
                     now=meta.created,
                     lineage=position.lineage,
                     applied=position.txid,
@@ -98,7 +97,7 @@ class StoreMerge:
         return meta.applied == base or (meta.applied < base and meta.lineage != self.position.lineage)
 
     def fill_store(self) -> None:
-        """Write the whole new store and sync it; no lock is needed. Raises StorageError, DamageError."""
+        """Write the new store completely and sync it; no lock is needed. Raises StorageError, DamageError."""
         snapshot, builder = self._snapshot, self._builder
         if self._rule is None:
             # An upper bound: a changed or deleted record of the store counts twice.
@@ -124,8 +123,7 @@ class StoreMerge:
         snapshot.close()
 
     def install_store(self) -> AppliedChanges | None:
-        """Install it as the store; the journal's lock is held. Return None if another process has changed the store
-        meanwhile.
+        """Install the new store; the journal's lock is held. Return None if another process has changed the store.
 
         Raises StorageError, LockedError, with the store unchanged.
         """
@@ -145,7 +143,7 @@ class StoreMerge:
                 self._memtable.select_newest(FOLD_LIMITS.fold_part_records),
             )
             return
-        # A first load: all records are in memory, and need not be merged with others.
+        # A first load: all records are in memory, so there is nothing to merge.
         for keys, values in self._memtable.sort_memory_changes(FOLD_LIMITS.fold_part_records)[1]:
             if None in values:
                 there = [place for place, value in enumerate(values) if value is not None]
@@ -154,7 +152,7 @@ class StoreMerge:
                 yield keys, cast("list[bytes]", values)
 
     def _drop_expired(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
-        """Yield the records that have not expired, and count the others."""
+        """Yield the records that have not expired, and count the expired ones."""
         for keys, values in parts:
             if self.known is not None:
                 self.known.add_keys(keys)

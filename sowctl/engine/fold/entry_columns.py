@@ -1,9 +1,8 @@
 """Published records of a memtable by columns: they are encoded into stored values only on demand.
 
-A large publish has many keys more than once before its memtable is flushed. Only the last record of each key is
-encoded then, in key order: of 1,000,000 orders over 500,000 keys 630,000. The values that publishing looks up in a
-memtable meanwhile, check word and payload of a key, are in columns. Created by :mod:`sowctl.engine.fold.memtable`;
-imports numpy.
+In a large publish, many keys occur more than once before the memtable is flushed. Only the last record of each key is
+encoded then, in key order: 630,000 values for 1,000,000 orders over 500,000 keys. Until then, publishing looks up check
+words and payloads in the columns. Created by :mod:`sowctl.engine.fold.memtable`; imports numpy.
 """
 
 from __future__ import annotations
@@ -65,16 +64,16 @@ def find_latest_entries(block: Block) -> LatestEntries | None:
 class KeyTable:
     """A hash table from SOW keys to row numbers, with operations on whole columns.
 
-    Columns of keys are arrays of uint64 without duplicates, rows are arrays of intp. For each key, a dictionary
-    accesses four or five scattered places of memory one after the other; here those of a whole column are fetched
-    together. In batches of 4,800, the lookups and changes of 1,000,000 keys of which 500,000 differ took 1.4 to 1.6 s
-    with a dictionary and take 0.22 to 0.28, including the sorting of each batch.
+    Columns of keys are arrays of uint64 without duplicates, rows are arrays of intp. A dictionary accesses four or five
+    scattered memory locations per key, one after the other; this table fetches those of a column together. In batches
+    of 4,800, lookups and changes of 1,000,000 keys, 500,000 of them distinct, took 1.4 to 1.6 s with a dictionary, and
+    take 0.22 to 0.28 s with this table, including the sorting of each batch.
     """
 
     def __init__(self, bits: int = MIN_TABLE_BITS) -> None:
         self._count = 0
         # A random factor that publishers do not know spreads the keys. Without it, keys could be constructed to share
-        # one sequence of slots, whose search takes as many steps as there are keys.
+        # one sequence of slots, and each search would be linear in the number of keys.
         self._factor = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
         self._allocate_slots(bits)
 
@@ -115,7 +114,7 @@ class KeyTable:
 
     def _find_slots(self, keys: Any) -> Any:
         """Return the slot of each key, or the empty slot where it belongs."""
-        # The product keeps its low 64 bits, of which the highest select the slot.
+        # The highest bits of the product, modulo 2**64, select the slot.
         slots = (keys * self._factor >> self._shift).astype(np.intp)
         open_ = ((self._rows[slots] != EMPTY_ROW) & (self._keys[slots] != keys)).nonzero()[0]
         while len(open_):
@@ -135,7 +134,7 @@ class KeyTable:
 
 
 class RecordColumns:
-    """The records; each row is a record, in txid order, and the last row of a key is its current one."""
+    """Records by columns: each row is a record, in txid order, and the last row of a key is its current record."""
 
     def __init__(self) -> None:
         self._table = KeyTable()
@@ -163,14 +162,14 @@ class RecordColumns:
         return self._table.find_rows(keys)
 
     def add_entries(self, entries: EntryBatch, latest: LatestEntries, txids: Numbers) -> None:
-        """Add records after all others: entries without deletions and optional texts."""
+        """Append records: entries without deletions and optional texts, newer than all rows."""
         count, start = len(entries), self._count
         stop = start + count
         while stop > self._room:
             self._grow_columns()
         sizes = latest.sizes.astype(np.int64)
         keys, checks = (np.frombuffer(join_words(words), ">u8") for words in (entries.keys, entries.checks))
-        # Keys are numbers, so that they sort as their bytes do; check words keep their byte order in memory.
+        # Keys are numbers, which sort in the order of their bytes; check words keep their byte order in memory.
         fresh = keys, checks.view(np.uint64), sizes, txids, entries.times, entries.expirations
         for column, values in zip(self._list_columns(), fresh, strict=True):
             column[start:stop] = values
@@ -187,7 +186,8 @@ class RecordColumns:
         self.held -= int(self.sizes[known].sum()) + VALUE_OVERHEAD_BYTES * len(known)
 
     def load_values(self, current: Mapping[bytes, bytes | None]) -> bool:
-        """Add stored values, which are newest per key; return False if one of them has parts without a column."""
+        """Add the stored values ``current``, one per key; return False if a change is a deletion or has parts without a
+        column."""
         values = [value for value in current.values() if value is not None]
         if len(values) < len(current):
             return False
@@ -202,12 +202,11 @@ class RecordColumns:
         return True
 
     def exceeds_bytes(self, bound: int) -> bool:
-        """Return whether the values take about ``bound`` bytes, even after dropping superseded ones."""
+        """Return whether the values need about ``bound`` bytes of memory, even after dropping superseded ones."""
         if self.taken < bound:
             return False
         self._drop_superseded()
-        # At least a quarter must be superseded each time, so that the cost is spread: one dropped record for three that
-        # stay.
+        # At least a quarter must be superseded each time: this bounds the cost to three kept records per dropped one.
         return self.taken > bound - bound // 4
 
     def sort_rows(self) -> RecordColumnsLayer:

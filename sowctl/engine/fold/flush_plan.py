@@ -28,19 +28,19 @@ class FlushStep(Enum):
     RUN = "write a sorted run"
     RUN_THEN_MERGE = "write a sorted run, then merge into a new store"
     MERGE = "merge into a new store"
-    """Runs as they are, or the memory of a first load. This and the merge after a run are due when the locks are
-    released: the new store is filled without them."""
+    """Merges the existing runs, or the memory of a first load. This merge and that after a run are due when the locks
+    are released: the new store is filled without them."""
     MERGE_NOW = "write a new store"
-    """A merge of runs and memory under the locks that are held."""
+    """Merges runs and memory under the locks that are held."""
 
 
 class FlushFigures(Struct, frozen=True):
     """The figures that decide a flush.
 
-    ``changes``: in runs and memory together; ``memory_changes`` of them in memory, with ``held_bytes`` bytes of values;
-    ``runs``: sorted runs beside the store; ``records``: records and versions of the store, a file of ``file_bytes``;
-    ``applied_changes``: changes that the session has already applied. ``allows_runs``: the topic has a journal, and
-    runs support everything in its store. ``flushes_to_runs``: an earlier plan of the session determined this.
+    ``changes``: changes in runs and memory; ``memory_changes``: those in memory, with ``held_bytes`` bytes of values;
+    ``runs``: number of sorted runs of the store; ``records``: records and versions in the store, a file of
+    ``file_bytes``; ``applied_changes``: changes that the session has already applied. ``allows_runs``: the topic has a
+    journal, and runs support all parts of its store. ``flushes_to_runs``: an earlier plan of the session chose runs.
     ``is_merge_running``: another process is filling a new store.
     """
 
@@ -155,8 +155,8 @@ def plan_full_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> Flush
 def plan_final_flush(figures: FlushFigures, *, is_memtable_full: bool) -> FlushPlan:
     """Plan the flush at the end of a session.
 
-    Small runs that other processes have left beside a large store stay there, and later entries stay in the journal,
-    until both are large enough to be merged.
+    Small runs of other processes next to a large store remain, and later entries stay in the journal, until both are
+    large enough to be merged.
     """
     to_runs = figures.flushes_to_runs
     if (figures.runs or not figures.records) and not to_runs and not is_memtable_full:
@@ -180,7 +180,7 @@ def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
 def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
     """Plan the flush before a command acquires the locks under which :func:`plan_forced_flush` is executed.
 
-    Changes that would need a new store are merged earlier, while other processes publish; they add little meanwhile.
+    Changes that would need a new store are merged before, without the locks; few changes are added meanwhile.
     """
     if not figures.needs_new_store:
         return FlushPlan(FlushStep.KEEP, "one transaction will be enough", figures.flushes_to_runs)

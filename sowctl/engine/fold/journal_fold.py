@@ -1,9 +1,9 @@
 """The fold "highest txid per key wins" of a topic's journal entries into a new store, in bounded memory.
 
-Two passes over a topic's blocks. The first reads only columns and finds the entries that count: the last one of every
-key, or all of them for a topic with History. The second reads these entries and writes them to a new store in key order
-(:mod:`~sowctl.engine.fold.last_per_key`). Called by :mod:`sowctl.engine.fold.rebuild`; jobs that fold elsewhere use
-only :func:`append_sorted`. Specified in ``sow-journal(5)``, From a store's record to its column.
+It needs two passes over a topic's blocks. The first reads only columns and finds the entries to keep: the last one of
+every key, or all entries for a topic with History. The second reads these entries and writes them to a new store in key
+order (:mod:`~sowctl.engine.fold.last_per_key`). Called by :mod:`sowctl.engine.fold.rebuild`; jobs that fold elsewhere
+use only :func:`append_sorted`. Specified in ``sow-journal(5)``, From a store's record to its column.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _BlockCache:
                 # The first pass decodes the columns, and a block keeps its decoded columns.
                 self._size += block.header.size + block.header.columns_raw
                 if self._size > FOLD_LIMITS.block_cache_bytes:
-                    # Too many to keep: they are read again, so memory stays bounded however long the journal is.
+                    # Too many to keep: reading them again bounds memory regardless of the length of the journal.
                     self._kept = None
             yield block
 
@@ -87,10 +87,9 @@ class _BlockCache:
             finally:
                 self._log.on_read = tell
             return
-        # Reversed, so that each block is popped from the end and its memory is freed.
+        # Reversed, so that each block is popped from the end, and its memory is freed after use.
         kept.reverse()
         while kept:
-            # Each block is released as soon as it was used.
             yield kept.pop()
 
     def _read_journal_blocks(self) -> Iterator[Block]:
@@ -141,11 +140,11 @@ def fold_journal(
 def fold_instants(
     log: Journal, ref: TopicRef, instants: Sequence[Micros], until: int, directory: Path
 ) -> Iterator[tuple[int, Iterator[Pairs]]]:
-    """Yield the entries up to the txid ``until`` that were the last ones of their keys at any of ``instants``
+    """Fold the entries up to the txid ``until`` that were the last ones of their keys at any of ``instants``
     (ascending).
 
     Yields their number, and an iterator of their keys and stored values by key and txid; deletions are tombstones. All
-    entries of a key are in one part. Data that exceeds memory goes to unnamed files in ``directory``.
+    entries of a key are in one part. Data that exceeds the memory limit goes to unnamed files in ``directory``.
     """
     import numpy as np
 
@@ -223,7 +222,7 @@ def _fill_history(
     """Apply the retention rule to all entries of every key, in txid order."""
     size = entries = latest = 0
     last_txid = span.after
-    # The entries that become records are known only at the end: some of every block are noted, and checked if they do.
+    # Which entries become records is known only at the end: some of every block are noted, and checked if they do.
     noted: set[int] = set()
     for block in blocks.read_first():
         size += block.header.payloads_raw + ENTRY_OVERHEAD_BYTES * len(block)

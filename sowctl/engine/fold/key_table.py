@@ -164,7 +164,7 @@ def _write_run(pieces: Iterator[Any]) -> _Run:
     try:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the run
         for piece in pieces:
-            # Of each given piece, the entries that begin a piece of the file.
+            # The keys of those entries of the argument that begin a piece of the file.
             starts.append(piece[-count % size :: size, 0])
             count += len(piece)
             file.write(np.ascontiguousarray(piece, "<u8").data)
@@ -176,7 +176,7 @@ def _write_run(pieces: Iterator[Any]) -> _Run:
 
 
 def _merge_runs(runs: Sequence[_Run]) -> _Run:
-    """Merge several runs, given from the oldest to the newest: the newest entry of each key remains."""
+    """Merge several runs, ordered from the oldest to the newest: the newest entry of each key remains."""
     merged = _write_run(_iterate_merged(runs))
     for run in runs:
         run.file.close()
@@ -186,7 +186,7 @@ def _merge_runs(runs: Sequence[_Run]) -> _Run:
 def _iterate_merged(runs: Sequence[_Run]) -> Iterator[Any]:
     import numpy as np
 
-    # Keys are hashes: edges that divide the longest run evenly also divide the others evenly.
+    # Keys are hashes, so edges that divide the longest run evenly divide all runs evenly.
     edges = max(runs, key=lambda run: run.entries).starts[:: FOLD_LIMITS.table_read_pieces][1:]
     places = [0] * len(runs)
     for edge in [*edges, None]:

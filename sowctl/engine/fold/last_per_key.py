@@ -1,12 +1,12 @@
-"""The fold "the last entry of each key counts", in bounded memory.
+"""The fold that keeps the last entry of each key, in bounded memory.
 
 It has two forms, because most of the cost is in payloads:
 
 * :class:`LastPerKey` reads only columns, 17 bytes per key, and determines the last entries. If entries can be read
   twice, only these are converted to stored values. Used by rebuilds, repairs, change feeds and Spark tasks.
-* :func:`fold_last_per_key` and :func:`fold_timelines` take stored values and return, in key order, the last one of
-  every key, or all of every key. In memory up to a limit, then in temporary files by ranges of keys, each of which is
-  folded separately. Used by rebuilds and repairs, by bulk loads of topics without a journal, and for the output of
+* :func:`fold_last_per_key` and :func:`fold_timelines` read stored values and return, in key order, the last one or all
+  of every key. Values are kept in memory up to a limit; more are divided by ranges of keys into temporary files, which
+  are folded separately. Used by rebuilds and repairs, by bulk loads of topics without a journal, and for the output of
   Spark tasks with two passes.
 
 The fold of a live topic is the memtable (:mod:`~sowctl.engine.fold.memtable`), which is queried between entries.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 ENTRY_OVERHEAD_BYTES = 96
-"""Approximate bytes of an entry in memory besides its payload."""
+"""Approximate bytes of an entry in memory in addition to its payload."""
 KeyedValues = tuple[bytes, list[bytes]]
 """Keys of 8 bytes back to back, and their stored values."""
 Timeline = tuple[bytes, list[bytes]]
@@ -164,8 +164,8 @@ class LastPerKey:
         del keys
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
-        # Counts from zero again: compacting is useful only after the same number of new entries; otherwise a journal of
-        # distinct keys would be sorted again for every block.
+        # Count from zero: compacting is useful only after the same number of new entries; otherwise a journal of
+        # distinct keys would be sorted for every block.
         self._held = 0
 
     def build_table(self) -> tuple[Any, Any, Any]:

@@ -1,8 +1,8 @@
 """Limits of a memtable in memory, and the figures that decide flushes, folds and removals.
 
-The figures, each with its measurement, are in :class:`Limits`, and those of folding a journal and of removing records
-in :class:`FoldLimits`; tests set smaller ones. Used by the plan of flushes (:mod:`sowctl.engine.fold.flush_plan`) and
-by writers.
+:class:`Limits` has the figures of memtables and flushes, each with its measurement, :class:`FoldLimits` those of
+folding a journal and of removing records; tests set smaller ones. Used by the plan of flushes
+(:mod:`sowctl.engine.fold.flush_plan`) and by writers.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ class Limits(Struct):
     dirty_bytes: int = 120 << 20
     """Approximate bytes of pages that one transaction in place may change. LMDB keeps them in memory until it commits,
     and publishers wait for the journal's lock meanwhile: 36,700 random keys of 2,000,000 take 0.48 s of processor time,
-    plus the time to write 27,600 pages. With half of it, each of twice as many transactions takes 0.29 s, and the
-    session 15 % more in total; with a quarter, 0.18 s and 40 % more."""
+    plus the time to write 27,600 pages. With half the limit, there are twice as many transactions of 0.29 s each, and
+    the session takes 15 % more in total; with a quarter, 0.18 s each and 40 % more."""
     changed_bytes: int = 168 << 20
     """Bytes of pages that one transaction may change or add; new records fill their pages to about two thirds."""
     runs_share: int = 4
-    """A session flushes to runs from ``records / runs_share`` changed records on. Until then it has spent in place
-    about the cost of a merge: with 1,000,000 records, updates of 31,250 to 250,000 took 7 us each in addition to the
+    """A session flushes to runs after ``records / runs_share`` changed records. By then, its changes in place have cost
+    about as much as a merge: with 1,000,000 records, updates of 31,250 to 250,000 took 7 us each in addition to the
     general cost of a message, inserts into 3,000,000 took 12 us, and a merge takes 1.9 us for each record it writes."""
     history_share: int = 16
     """The same for a topic with History, counting records and versions. There, changes in place took 40 us each in
     addition to the general cost of a message, and a merge 3 us per record or version and 4 us per change."""
     merge_share: float = 3.0
     """Runs are merged when they have this many changes per record of the store. For 6,000,000 distinct keys, merges
-    take 15 s of processor time then; with 2.0 they take 22 s, with 1.0 31 s."""
+    take 15 s of processor time; with 2.0 they take 22 s, with 1.0 31 s."""
     fan: int = 8
     """Number of runs of similar size that are compacted into one. A change is rewritten, in 1.2 us, for each eightfold
-    growth of the runs, and there are at most seven runs of each size, all of which every batch searches: 20,000 keys in
-    one of 400,000 in 2.6 ms."""
+    growth of the runs. There are at most seven runs of each size, and every batch searches all of them: a search for
+    20,000 keys in a run of 400,000 takes 2.6 ms."""
     small_records: int = 1_000_000
     """Records, including those of runs, up to which a store is merged at the end of every session: it takes 2 s."""
     columned_changes: int = 384_000
     columned_bytes: int = 88 << 20
     """The same limits for changes kept as columns that will be written to a run: they change no page of a store, and
-    columns take less memory than keys, values and a dictionary."""
+    columns need less memory than keys, values and a dictionary."""
     first_changes: int = 640_000
     first_columns: int = 144 << 20
     """The same for columns that will be written to a new store, which has neither runs nor a key filter: 1,000,000
-    orders over 500,000 keys, which fit, take 313 MiB of memory, and 1,000,000 distinct ones 345."""
+    orders over 500,000 keys, which fit, need 313 MiB of memory, and 1,000,000 distinct keys need 345 MiB."""
     columned_after: int = 20_000
-    """Changed keys of a session after which its batches are processed by columns. Importing numpy takes 0.1 s, as much
-    as some ten thousand messages save."""
+    """Changed keys of a session after which its batches are processed by columns. Importing numpy takes 0.1 s, which is
+    what some ten thousand messages save."""
     columned: int = 512
-    """Minimum number of messages of a batch that is processed and kept as columns. From input to store, a message of
-    batches of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6
-    and 4.1."""
+    """Minimum number of messages of a batch that is processed and kept as columns. Times per message from input to
+    store, with lists and with columns: in batches of 256, 5.7 and 6.3 us; of 512, 5.3 and 5.2 us; of 1,000, 5.6 and
+    4.6 us; of 4,800, 5.6 and 4.1 us."""
 
 
 MEMTABLE_LIMITS = Limits()
@@ -72,20 +72,20 @@ class FoldLimits(Struct):
 
     write_buffer_bytes: int = 1 << 20
     max_bucket_file_bytes: int = 48 << 20
-    """Approximate maximum size of a bucket in a file: smaller than the limit for sorting in memory, because several
-    buckets are in memory while one follows the other, and each has a buffer of unwritten values."""
+    """Approximate maximum size of a bucket in a file. It is smaller than the limit for sorting in memory, because
+    memory may have several buckets while one replaces another, and each has a buffer of unwritten values."""
     max_bucket_files: int = 64
     """Maximum number of files for buckets; adjacent buckets share one."""
     spool_memory_bytes: int = 8 << 20
     """Bytes of a :class:`~sowctl.engine.fold.spill.Spool` that stay in memory."""
     bucket_bytes: int = 144 << 20
-    """Bytes of values sorted at once; larger amounts go through temporary files beside the new store, in parts of
-    ``max_bucket_file_bytes``."""
+    """Bytes of values sorted in memory; larger amounts go through temporary files in the directory of the new store, in
+    parts of ``max_bucket_file_bytes``."""
     block_cache_bytes: int = 96 << 20
     """Blocks up to this total size, as stored and as columns, are kept between the passes instead of read again."""
     fold_part_records: int = 1000
     transaction_parts: int = 64
-    """Records appended at once, so that their bytes stay in the processor's cache; number of such parts per
+    """Records appended in one call, so that their bytes stay in the processor's cache; and number of these parts per
     transaction."""
     compared_key_entries: int = 64
     """Entries per block of a topic with History whose keys are compared if they are the last entries of their keys."""
@@ -95,11 +95,11 @@ class FoldLimits(Struct):
     """Maximum entries of a key table in memory, 17 bytes each, and three times as much while they are sorted."""
     table_piece_entries: int = 4096
     table_read_pieces: int = 16
-    """Entries of a run of such a table that are read for one key, and pieces that are read at once for many keys."""
+    """Entries of a piece of a run, the unit that is read for one key; and maximum number of pieces per read."""
     delete_part_records: int = 2000
-    """Records passed to the store at once."""
+    """Records passed to the store in one call."""
     version_batch_entries: int = 1000
-    """Versions read or dropped at once."""
+    """Versions read or dropped in one call."""
     max_piggyback_expired_records: int = 20_000
     """Expired records that a transaction removes in addition to its own changes. They are scattered over the store, on
     almost as many pages, and LMDB keeps these in memory until it commits."""
@@ -119,7 +119,7 @@ FOLD_LIMITS = FoldLimits()
 
 
 def compute_in_place_limits(file_bytes: int) -> tuple[int, int]:
-    """Return how many random keys, and bytes of values, may change at once in a store of this size.
+    """Return how many random keys, and bytes of values, one transaction may change in a store of this size.
 
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
@@ -127,9 +127,9 @@ def compute_in_place_limits(file_bytes: int) -> tuple[int, int]:
     pages, dirty = file_bytes / STORE_PAGE_BYTES, known.dirty_bytes / STORE_PAGE_BYTES
     if file_bytes <= known.empty_bytes:
         return known.changes, known.first_bytes
-    # The more of the store is changed, the less room is left for additions.
+    # The more of the store a transaction may change, the less remains for additions.
     held = min(known.bytes, (known.changed_bytes - min(file_bytes, known.dirty_bytes)) * 2 // 3)
-    # A store that fits into one transaction as a whole does not limit the keys.
+    # A store whose pages all fit into one transaction does not limit the keys.
     if pages <= dirty:
         return known.changes, held
     # The formula above, solved for n with the maximum number of changed pages of a transaction.
@@ -143,7 +143,7 @@ def compute_run_limits() -> tuple[int, int]:
 
 
 def compute_column_limits(*, first: bool) -> tuple[int, int]:
-    """The same for changes kept only as columns, to be written to a run, or as the ``first`` ones to a store."""
+    """As :func:`compute_run_limits`, for changes kept only as columns; ``first``: they will fill an empty store."""
     known = MEMTABLE_LIMITS
     return (known.first_changes, known.first_columns) if first else (known.columned_changes, known.columned_bytes)
 
@@ -167,7 +167,7 @@ def needs_merge(changes: int, records: int) -> bool:
 
 
 def count_runs_to_compact(sizes: Sequence[int]) -> int:
-    """Return how many of the newest runs to compact into one, given the changes of each, oldest first; 0 for none."""
+    """Return how many of the newest runs to compact into one, 0 for none; ``sizes`` are their changes, oldest first."""
     count = largest = 0
     for size in reversed(sizes):
         # A much larger run results from an earlier compaction: it is rewritten when there are enough runs of its size.
@@ -178,5 +178,5 @@ def count_runs_to_compact(sizes: Sequence[int]) -> int:
 
 
 def are_runs_small(changes: int, records: int) -> bool:
-    """Return whether the runs beside a store are so small that merging them would cost more than keeping them."""
+    """Return whether the runs of a store are so small that merging them would cost more than keeping them."""
     return changes * MEMTABLE_LIMITS.runs_share < records and changes + records > MEMTABLE_LIMITS.small_records

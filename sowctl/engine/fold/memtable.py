@@ -1,8 +1,8 @@
 """The memtable of a store: journal entries that are acknowledged and not yet applied, folded (principle 2).
 
-A fold converts journal entries to stored values, so that all callers see one format. Writers keep a memtable per topic
-and flush it from time to time, into the store or to a sorted run beside it (``sow-run(5)``); readers build one from the
-runs and the blocks after the store's position.
+A fold converts journal entries to stored values, so that all callers see one format. Writers have a memtable per topic
+and flush it to the store or to a sorted run (``sow-run(5)``); readers build one from the runs and the blocks after the
+store's position.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Memtable:
         """``again`` folds the journal's entries of a damaged run; required with runs."""
         self.base = base
         self.runs: list[SortedRun] = list(runs)
-        # The runs again; a damaged one is replaced by its entries from the journal.
+        # The layers of the runs: a damaged run is replaced here by its entries from the journal.
         self._layers: list[Layer] = list(runs)
         self._packed: dict[bytes, bytes | None] = {}
         self.unpacked: RecordColumns | None = None
@@ -216,7 +216,7 @@ class Memtable:
 
     def put_deletions(self, keys: Sequence[bytes], tombstones: Sequence[bytes]) -> None:
         """Add deletions in txid order."""
-        # Kept as None, not removed: the store may still have the record, which this entry hides and later deletes.
+        # Kept as None: the store may have the record, which this entry hides, and deletes when it is applied.
         self.current_changes.update(dict.fromkeys(keys))
         self.deletes = True
         if self.changes is not None:
@@ -237,8 +237,8 @@ class Memtable:
             if keys:
                 (self.put_deletions if TOMBSTONE_FLAG in kinds else self.put_records)(keys, values)
             return
-        # put_records keeps the last of several values of a key; with deletions among them the order matters: add one by
-        # one.
+        # put_records keeps the last of several values of a key. With deletions among them, entries must be added one by
+        # one, in order.
         for key, value in zip(keys, values, strict=True):
             (self.put_deletions if value[0] & TOMBSTONE_FLAG else self.put_records)((key,), (value,))
 
@@ -252,7 +252,7 @@ class Memtable:
     def install_run(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
         """Replace ``runs`` by ``joined``, compacted from them; return False if they are no longer in the memtable."""
         start = self.runs.index(runs[0]) if runs[0] in self.runs else 0
-        # Compaction takes no lock: the runs may have been merged into the store, or reloaded, in the meantime.
+        # Compaction runs without a lock: the runs may have been merged into the store, or reloaded, meanwhile.
         if self.runs[start : start + len(runs)] != list(runs):
             return False
         self.runs[start : start + len(runs)] = [joined]

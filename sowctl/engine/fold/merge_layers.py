@@ -1,7 +1,7 @@
 """Changes of several layers in key order: sorted runs, then memory, later layers overriding earlier ones.
 
-A memtable consists of such layers above a store (:mod:`sowctl.engine.fold.memtable`). Readers and the merge into a new
-store iterate over both in parallel, with a window of each layer in memory, never a whole run.
+A memtable consists of layers above a store (:mod:`sowctl.engine.fold.memtable`). Readers, and the merge into a new
+store, iterate over layers and store in parallel, with a window of each layer in memory, never a complete run.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Layer(Protocol):
 
 def sort_changes(current: Mapping[bytes, bytes | None], size: int) -> Iterator[Changes]:
     """Yield the changes of a dictionary in key order, ``size`` at a time."""
-    # A part at a time: the values are scattered in memory, and the next step then finds them in the cache. Sorting
-    # numpy numbers takes half the time, which saves 0.3 us of the 5 that a change takes.
+    # Part by part: the values are scattered in memory, and the next step finds those of a part in the cache. Sorting
+    # numpy numbers would take half the time, and save 0.3 us of 5 us per change.
     ordered = sorted(current)
     for start in range(0, len(ordered), size):
         keys = ordered[start : start + size]
@@ -114,7 +114,7 @@ class MemoryLayer:
 
 
 class LayerStack:
-    """Layers from the oldest to the newest. A run that proves damaged is folded again by ``again``."""
+    """Layers from the oldest to the newest. If a run is found to be damaged, ``again`` folds its entries again."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class LayerStack:
         again: Callable[[int], Layer],
         memory: Layer | None = None,
     ) -> None:
-        """``again`` receives the index in ``runs``, where its result is stored; ``memory`` is above all runs."""
+        """``again`` receives the index in ``runs``, where its result is stored; ``memory`` overrides all runs."""
         self._runs = runs
         self._again = again
         self._memory = memory
@@ -168,7 +168,7 @@ class LayerStack:
         try:
             return read(self[number])
         except BadRun:
-            # The journal gives the same changes that the run should have: the same keys, so that indexes stay valid.
+            # The changes folded from the journal have the same keys as the run, so indexes stay valid.
             self._runs[number] = self._again(number)
             return read(self._runs[number])
 

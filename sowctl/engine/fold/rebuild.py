@@ -1,7 +1,7 @@
-"""Rebuild stores from journals: a new store is filled, brought up to date, and replaces the old one.
+"""Rebuilds stores from journals: fills a new store, catches it up, and replaces the old one with it.
 
-:mod:`sowctl.engine.fold.journal_fold` fills it, or a Spark job. Called by ``replay``, and by readers and writers that
-find no store or need one of the past. Specified in ``sow-store(5)``, Replacing a store, and principle 1.
+:mod:`sowctl.engine.fold.journal_fold` or a Spark job fills the store. Called by ``replay``, and by readers and writers
+that find no store or need a past state. Specified in ``sow-store(5)``, Replacing a store, and principle 1.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def rebuild_stores(
     """Build the stores of ``topics`` from ``log`` and install them at their configured paths.
 
     ``after`` omits older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``, the
-    store is brought up to date and installed under its lock, so that no write is lost; otherwise the caller ensures
-    this. ``check_of`` creates the check of a topic's new records, which raises on problems.
+    store is caught up and installed under the journal's lock, so that no write is lost; otherwise the caller ensures
+    this. ``check_of`` creates the check of a topic's new records, which raises an error for invalid ones.
     """
-    # The end is fixed before reading: all topics are folded up to the same entry, whatever is appended meanwhile.
+    # The end is fixed before reading: all topics are folded up to the same entry, even if entries are appended.
     end = min(until if until is not None else log.read_last_txid(), log.read_last_txid())
     done = []
     for topic in topics:
@@ -85,7 +85,7 @@ def rebuild_stores(
 
 
 FillFunction = Callable[[StoreBuilder, RecordCheck | None], tuple[int, int, int]]
-"""Puts checked records, and versions, into a new store; returns the number of folded entries, and time and txid of the
+"""Writes checked records, and versions, to a new store; returns the number of folded entries, and time and txid of the
 last one."""
 
 
@@ -124,8 +124,7 @@ def assemble_store(
         else:
             entries, last_time, last_txid = fold_journal(builder, log, topic, span, rule, check, instance.watch)
         if check is not None:
-            # Before the store is installed: a record with a key of another definition stops the rebuild with nothing
-            # changed.
+            # Before the store is installed: a record with a key of another definition ends the rebuild without changes.
             check.finish()
 
         def position(txn: WriteTxn) -> None:
@@ -137,16 +136,16 @@ def assemble_store(
                 txn.set_applied_position(log.lineage, span.until, log.find_block_ending_at(span.until))
 
         builder.flush()
-        # For an instant, only the fold can determine the last entry; so the position is set after it.
+        # With an instant, only the fold determines the last entry, so the position is set after it.
         builder.run_transaction(position)
         if writer is None:
             builder.install(wait=instance.lock_wait)
         else:
-            # Under the journal's lock nothing is appended, so the store is complete when it replaces the old one.
+            # Nothing is appended under the journal's lock, so the store is complete when it replaces the old one.
             with writer.hold_lock():
                 _append_late_entries(builder, log, topic, span.until, rule)
                 builder.install(wait=instance.lock_wait)
-                # The new store has all changes: runs beside the old one are obsolete.
+                # The new store has all changes: the runs of the old one are obsolete.
                 remove_runs(topic.file, builder.meta, log.lineage)
         meta = builder.meta
     return RebuildResult(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
@@ -157,8 +156,7 @@ def _append_late_entries(
 ) -> None:
     """Append the entries that were written while the store was built."""
     ref = topic.ref
-    # Few entries, mostly none: the long fold runs without the lock, and writers wait only for the entries added during
-    # it.
+    # Usually few or none: the long fold runs without the lock, and writers wait only for the entries added during it.
     memtable = Memtable(history=rule is not None, base=reached)
     for block in log.iter_blocks(after=reached, topic=ref):
         memtable.fold_block(block, ref, reached)

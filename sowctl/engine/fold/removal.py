@@ -1,8 +1,8 @@
-"""Removal from a store at a given clock: expired records, and versions outside their topic's window.
+"""Removes expired records, and versions outside their topic's window, from a store, as of a time of the clock.
 
-Removals are not journalled, and reads ignore these records anyway; so any number of transactions may be used, and a
-crash between two of them does no harm. :mod:`sowctl.engine.fold.apply` calls this for removals in addition to a
-writer's own changes, ``expire`` for complete removals. Specified in ``behaviour`` 1.5 and 2.2.
+Removals are not journalled, and reads ignore these records in any case, so removals may use several transactions, and a
+crash between two of them does no harm. Called by :mod:`sowctl.engine.fold.apply` in addition to a writer's own changes,
+and by ``expire`` for complete removals. Specified in ``behaviour`` 1.5 and 2.2.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def remove_all_expired(store: Store, now: int) -> int:
     with store.open_snapshot() as snapshot:
         gone = snapshot.iter_expired_keys(now)
         few = sorted(islice(gone, FOLD_LIMITS.max_piggyback_expired_records))
-        # The usual run finds few, and does not import numpy for them.
+        # Usually there are few, which need no import of numpy.
         if len(few) == FOLD_LIMITS.max_piggyback_expired_records:
             keys = _sort_key_numbers(chain(few, gone))
             step = _count_per_transaction(snapshot, len(keys))
@@ -69,8 +69,7 @@ def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
     """Return how many of ``count`` expired records to remove per transaction, by the pages changed in key order."""
     records, index = snapshot.count_leaf_pages()
     # A page that becomes empty is free within the transaction, and is reused for the next page that changes. Measured
-    # with pages of 15 records: after removing nine of ten records, 42 % of the pages are left, after 97 of a hundred,
-    # 16 %.
+    # with pages of 15 records: after removing 90 % of the records, 42 % of the pages are left; after 97 %, 16 %.
     left = records * min(1.0, 4 * (1 - count / snapshot.record_count))
 
     def pages(several: int) -> float:
@@ -88,7 +87,7 @@ def _remove_expired_keys(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
     for start in range(0, len(gone), FOLD_LIMITS.delete_part_records):
         txn.delete_records(gone[start : start + FOLD_LIMITS.delete_part_records])
     if gone:
-        # The store alone no longer shows its state before this clock: reads of past states check this mark.
+        # The store no longer has its complete state before this time: reads of past states check this mark.
         txn.set_removal_mark(now)
     return len(gone)
 
@@ -134,6 +133,6 @@ def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Ite
         stored = [decode_version(value) for _, value in group]
         current = [decode_version(value) for value in reader.read_values([key]).values()]
         kept = prune_versions([*stored, *current], now, rule.window)
-        # The latest versions are kept: versions are removed oldest first.
+        # The rule keeps the latest versions, so the removed ones are the oldest.
         for version in stored[: len(stored) + len(current) - len(kept)]:
             yield build_history_key(key, version.value)

@@ -1,9 +1,9 @@
-"""Sorted runs beside a store: the contents of a writer's full memtables, until store and runs are merged.
+"""Sorted runs of a store: the contents of a writer's full memtables, until store and runs are merged.
 
 A run has the journal's entries of its topic between two txids, newest per key (with History all), so its loss does no
 harm: a run that is missing, damaged, or of another journal or definition is not used, and its entries are folded from
-the journal. Writers flush, merge and remove runs under the journal's lock; readers use the runs that continue a store's
-position without a gap. Specified in ``sow-run(5)``.
+the journal. Writers flush, install and remove runs under the journal's lock; readers use the runs that continue a
+store's position without a gap. Specified in ``sow-run(5)``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 MAX_FIND_ATTEMPTS = 3
 PART_CHANGES = 10_000
-"""Changes written at once."""
+"""Changes written in one call."""
 COMPACTION_WINDOW_CHANGES = 1000
-"""Changes of each run that are merged at once, so that they stay in the processor's cache."""
+"""Changes of each run that are merged in one step, so that they stay in the processor's cache."""
 Refold = Callable[[SortedRun], Layer]
 """Folds the journal's entries of a run again."""
 
@@ -73,8 +73,7 @@ def find_runs(
                 after = run.last_txid
             break
         except FileNotFoundError:
-            # A writer has compacted it with others, or merged it into the store: the remaining entries have other
-            # files, or none.
+            # A writer has compacted the run with others, or merged it into the store: look for files again.
             continue
     return found
 
@@ -92,7 +91,7 @@ def _find_next_run(
 
     Raises FileNotFoundError if it was removed.
     """
-    # The longest run first: a compacted run and the runs that it replaces exist side by side for a moment.
+    # The longest run first: a compacted run and the runs that it replaces coexist for a moment.
     for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
         path = there[after, upto]
         try:
@@ -161,7 +160,7 @@ def extend_memtable(
     keys, size = limits.compute_run_limits()
     for block in log.iter_blocks(after=after, until=until, topic=ref):
         memtable.fold_block(block, ref, after, until)
-        # Never after a partly folded block: a run claims all entries up to the end of its last block.
+        # Never after a partly folded block: a run must have all entries up to the end of its last block.
         if (memtable.memory_change_count >= keys or memtable.held_bytes >= size) and (
             until is None or block.last_txid <= until
         ):
@@ -191,8 +190,8 @@ def flush_unnamed_run(
     memtable: Memtable,
     position: AppliedPosition,
 ) -> None:
-    """As :func:`flush_to_run`, for a reader, which writes nothing beside the store with ``meta``: the run has no
-    name."""
+    """As :func:`flush_to_run`, for a reader of a store with ``meta``: the run is an unnamed temporary file, because
+    readers write nothing to the store's directory."""
     import tempfile  # with shutil and random; most readers have no such tail
 
     with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
@@ -222,7 +221,7 @@ def _write_memtable_run(
             cast("Iterator[Changes]", sort_all_changes(memtable.changes, PART_CHANGES)),
         )
     written = write_run(beside, state, memtable.memory_start_txid, count, parts, instance.seam, kind)
-    # Opened like a reader does: changes removed from memory must be readable.
+    # Opened as by a reader, which checks it: changes removed from memory must be readable.
     memtable.append_run(SortedRun(written), build_refold(instance, topic, path, meta))
     # From now on every batch is looked up in all runs.
     for run in memtable.runs:

@@ -1,4 +1,4 @@
-"""Sorting stored values by key in bounded memory, the format of files of keys and values, and temporary storage.
+"""Sorts stored values by key in bounded memory; also the format of files of keys and values, and temporary storage.
 
 SOW keys are hashes, so dividing their range evenly divides the data evenly. Data that fits into one bucket stays in
 memory. Otherwise buckets go to unnamed temporary files, and are read back and sorted one after the other. Values of a
@@ -87,8 +87,8 @@ class SortBuckets:
     def __enter__(self) -> SortBuckets:
         if self._count > 1:
             self._files = [
-                # Beside the new store, whose file system needs room for the store anyway; unnamed, so that a crash
-                # leaves nothing.
+                # In the directory of the new store, whose file system needs room for the store anyway; unnamed, so that
+                # a crash leaves no file.
                 self._stack.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by the stack
                 for _ in range(self._file_count)
             ]
@@ -101,7 +101,7 @@ class SortBuckets:
 
     def add_values(self, keys: bytes, values: list[bytes]) -> None:
         """Add values; ``keys`` are their keys, of 8 bytes each, back to back."""
-        # All data fits into one bucket: nothing is divided or written.
+        # With one bucket, all data fits into memory: nothing is divided or written.
         if self._count == 1:
             self._keys[0].append(keys)
             self._values[0] += values

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @contextmanager
 def open_temporary_topic(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
     """Yield ``topic`` with a separate file, ``name.sow``, in a directory that is removed with its files at the end."""
-    from sowctl.work_directories import create_work_directory  # with tempfile; most commands make no such store
+    from sowctl.work_directories import create_work_directory  # imports tempfile, which most commands do not need
 
-    # Only the topic's file is replaced: keys, types and limits stay, so the copy answers like the topic itself.
+    # Only the topic's file is replaced: keys, types and limits stay, so the copy behaves like the topic itself.
     with create_work_directory() as place:
         yield replace(topic, file=place / f"{name}.sow")
