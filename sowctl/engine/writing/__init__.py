@@ -4,7 +4,7 @@
 * ``publish_input``: the inputs of a run of publish, and its position in them.
 * ``batches``: messages of the inputs, collected into batches.
 * ``limits``: sizes of batches.
-* ``read_ahead``: a second process that reads large inputs and makes keys.
+* ``read_ahead``: a second process that reads large inputs ahead and computes keys.
 * ``routing``: the topic and the publisher of each message of a batch.
 * ``publishers``: a publisher's identity and sequence numbers, which detect duplicates.
 * ``prepare``: keys, lifetimes and times of messages, before any lock is taken.
