@@ -1,4 +1,4 @@
-"""export: topics as they are, or a range of the journal, as data sets (``sowctl-pipeline-export(1)``)."""
+"""export: write topics, or a range of the journal, as data sets (``sowctl-pipeline-export(1)``)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ExportSelection(Struct, frozen=True):
-    """Selection of journal entries: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
+    """Selection of journal entries by topics (empty: all), txids and times (microseconds UTC); bounds are inclusive."""
 
     topic_refs: tuple[TopicRef, ...] = ()
     from_txid: int = 1
@@ -51,17 +51,17 @@ class ExportSelection(Struct, frozen=True):
     from_time: int | None = None
     to_time: int | None = None
     logical: tuple[tuple[str, str, str], ...] = ()
-    """Of the topics named here, with their types, only these logical topics."""
+    """Topic, type and logical topic: for topics in this list, only these logical topics are selected."""
 
     @property
     def filtered_topics(self) -> tuple[TopicRef, ...]:
-        """The topics of which only some logical topics are wanted."""
+        """The topics of which only some logical topics are selected."""
         return tuple(dict.fromkeys(TopicRef(name, kind) for name, kind, _ in self.logical))
 
     def with_topics(self, topics: Sequence[TopicConfig]) -> ExportSelection:
-        """A copy with these bounds for some topics, or logical topics."""
+        """Return a copy with the same bounds for other topics, or logical topics."""
         refs = tuple(dict.fromkeys(topic.ref for topic in topics))
-        # A Pattern topic that is named as a whole counts more than its logical topics that are named beside it.
+        # A Pattern topic that is named itself includes all its logical topics, also those that are named in addition.
         whole = {topic.ref for topic in topics if topic.logical is None}
         logical = tuple(
             (*topic.ref, topic.logical_name)
@@ -91,9 +91,9 @@ def export(
     staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
-    """Write the present records of ``topics``; several go into directories ``_topic=NAME`` of the output each.
+    """Write the current records of ``topics``. Several topics are written to subdirectories ``_topic=NAME``.
 
-    Raises what reading raises, RefusedError ``SOW-SPK-064`` where the output exists, UsageError.
+    Raises what reading raises, RefusedError ``SOW-SPK-064`` if the output exists, and UsageError.
     """
     started = monotonic()
     output.check()
@@ -108,13 +108,13 @@ def export(
             undo.enter_context(discard_if_failed(spark, output))
         for topic in topics:
             place = replace(output, path=output.join_path(f"_topic={_escape_name(topic.label)}")) if several else output
-            # The ending that told the format is that of the whole output, and the directories of topics have none.
+            # The format may follow from the suffix of the output, which the directories of topics do not have.
             place = replace(place, format=output.kind)
             with hold_staging_area(instance, topic, directory=staging_directory) as area:
                 seen = require_visibility(spark, instance, area.place)
                 written = write_topic(spark, instance, topic, None, place, area.place, seen)
             if several and not output.force:
-                # A topic that fails later takes with it what this run has written: a part of the topics is no export.
+                # If a later topic fails, remove the topics already written: an export is complete or absent.
                 undo.push(partial(_remove_if_failed, spark, place))
             _count(report, written)
     report.details["format"] = output.kind
@@ -135,10 +135,10 @@ def export_journal(
     *,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
-    """Write journal entries: as envelopes, one a line, or with the columns of the data source ``sow-journal``.
+    """Write journal entries as envelopes, one per line, or with the columns of the data source ``sow-journal``.
 
-    ``output.partition_by`` may name columns, such as ``_topic``, and, for columns of one topic, fields of its messages.
-    Raises as :func:`export`.
+    ``output.partition_by`` may name columns, such as ``_topic``, and, in exports of one topic, fields of its messages.
+    Raises the same errors as :func:`export`.
     """
     started = monotonic()
     output.check()
@@ -176,25 +176,25 @@ def _count(report: JobReport, written: WriteTotals) -> None:
 
 
 def _escape_name(name: str) -> str:
-    """A topic's name as a directory's."""
+    """Return a topic's name escaped for use as a directory name."""
     from urllib.parse import quote
 
-    # A slash in a topic's name would make a directory of each part.
+    # A slash in the name would create nested directories.
     return quote(name, safe=" ")
 
 
 def _lines(spark: SparkSession, origin: Origin, entries: ExportSelection, told: Accumulator[Any]) -> TaskRows[Any]:
-    """Entries as envelopes, one a line."""
+    """Return the entries as envelopes, one per line."""
     from sowctl.engine.topics.positions import open_log
 
-    # The end is fixed here, so that entries that are written meanwhile belong to no task.
+    # The end is fixed here, so that no task reads entries written during the export.
     with open_log(origin.build_instance(), whole=True) as log:
         parts = plan_stretches(log, entries.from_txid - 1, entries.to_txid, None)
     return TaskRows(spark, parts, _Lines(origin, entries, told), LINE_COLUMNS)
 
 
 class _Lines:
-    """Turns the entries of a stretch into lines, on an executor."""
+    """Encodes the entries of a stretch as lines, on an executor."""
 
     def __init__(self, origin: Origin, entries: ExportSelection, told: Accumulator[Any]) -> None:
         self.origin = origin
@@ -222,14 +222,14 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     try:
         kind = instance.find_message_type(message_type)
     except ConfigError:
-        # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
+        # A journal outlives its configuration: messages of a removed type are exported as bytes.
         kind = instance.find_message_type("binary")
     batch = JournalEntries(name, message_type, kind, [EntryRecord(entry, instance.publisher_id, data=True)])
     return len(entry.payload), encode_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 
 def _columns(spark: SparkSession, origin: Origin, entries: ExportSelection, output: Output) -> TaskRows[Any]:
-    """Entries with the columns of the data source."""
+    """Return the entries with the columns of the data source."""
     from pyspark.sql.types import StructType
 
     from sowctl.spark.reading.bounds import NumberRange
@@ -239,10 +239,10 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportSelection, outp
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))
     name, kind = entries.topic_refs[0] if len(entries.topic_refs) == 1 else (None, None)
-    # Fields are read by the message type of one topic.
+    # Reading fields requires the message type of a single topic.
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
-    # All columns, those that are left out by default among them: an export is to lose nothing.
+    # All columns, including those that the data source omits by default, so that an export loses no data.
     columns = build_ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
     txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)
     query = JournalQuery(origin, name, kind, txids=txids, times=times)
@@ -252,7 +252,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportSelection, outp
 
 
 class _Columns:
-    """Reads the entries of a partition and adds what the output needs besides, on an executor."""
+    """Reads the entries of a partition and adds payload sizes and partition columns, on an executor."""
 
     def __init__(self, reader: JournalReader, entries: ExportSelection, paths: tuple[FieldPath, ...]) -> None:
         self.reader = reader
@@ -279,7 +279,7 @@ class _Columns:
 
 
 def _select_entries(batch: pyarrow.RecordBatch, entries: ExportSelection) -> pyarrow.RecordBatch:
-    """The entries of the topics, and logical topics, that are wanted: a reader takes one topic or all."""
+    """Return the entries of the selected topics and logical topics. A reader filters only by a single topic."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

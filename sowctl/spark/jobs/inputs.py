@@ -1,4 +1,4 @@
-"""Input files: which ones are meant, cutting them at line breaks, and the lines of a piece (for the job ``load``)."""
+"""Input files: expand paths, split files at line breaks, and read the lines of a split (for the job ``load``)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 SCAN_BYTES = 1 << 16
 READ_CHUNK_BYTES = 1 << 14
-"""Bytes of a packed file at a time: little, because what comes out of it may be thousands of times as much."""
+"""Bytes of a compressed file read at a time; few, because the decompressed size may be thousands of times larger."""
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 def expand_paths(
     paths: Sequence[str], *, through_door: bool = False, notify: Callable[[str], None] = lambda text: None
 ) -> list[str]:
-    """The files of paths and patterns, in their order; those of a pattern, or below a directory, in the order of their
-    paths (:mod:`sowctl.arrow.inputs.partitions`).
+    """Return the files of paths and patterns in the order given. Files of a pattern or below a directory are sorted by
+    path (:mod:`sowctl.arrow.inputs.partitions`).
 
-    ``through_door``: URLs are looked at here; otherwise Spark does that when it reads. ``notify`` takes remarks.
+    ``through_door``: expand URLs here; otherwise Spark expands them when it reads. ``notify`` receives notes. Raises
+    MissingError ``SOW-SPK-040`` if a path matches no file.
     """
     found: list[str] = []
     for path in paths:
@@ -66,7 +67,7 @@ def _is_data_file(name: str) -> bool:
 
 
 def _list_url_files(url: str) -> list[str]:
-    """The files that a URL means, as URLs: one file, those of a directory, or those of a pattern."""
+    """Return the files that a URL matches, as URLs: a single file, those of a directory, or those of a pattern."""
     from sowctl.remote.remote_files import find_size, list_files
 
     place = parse_url(url)
@@ -87,7 +88,7 @@ def _list_url_files(url: str) -> list[str]:
 
 
 class InputSplit(Struct, frozen=True):
-    """Bytes ``start`` to ``stop`` of a file: the lines that begin there. Of a packed file, all of it."""
+    """The lines that begin in bytes ``start`` to ``stop`` of a file. A compressed file is a single split."""
 
     path: str
     number: int
@@ -97,28 +98,28 @@ class InputSplit(Struct, frozen=True):
 
 
 def split_files(files: Sequence[str], size: int) -> Iterator[InputSplit]:
-    """The files in splits of about ``size`` bytes; packed ones are not cut."""
+    """Yield splits of about ``size`` bytes; compressed files are not split."""
     for number, path in enumerate(files):
         total = _size(path)
         packed = is_compressed(path)
         count = 1 if packed else max(1, -(-total // size))
-        # Each split begins where the one before ends, so that no byte is read twice or left out, whatever the rounding.
+        # Each split begins where the previous one ends, so that rounding neither skips nor repeats a byte.
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
             yield InputSplit(path if is_remote(path) else str(Path(path).absolute()), number, start, stop, packed)
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether a file is one of gzip or zstd, by its name."""
+    """Return whether a file is compressed with gzip or zstd, judged by its suffix."""
     return Path(parse_url(path).name if is_remote(path) else path).suffix.lower() in COMPRESSED_SUFFIXES
 
 
 def find_large_compressed(splits: Sequence[InputSplit], size: int) -> list[str]:
-    """The packed files that are larger than a split: the beginning of each has to be unpacked before the rest."""
+    """Return the compressed files larger than a split. Each is read by one task, as decompression is sequential."""
     return [format_path(split.path) for split in splits if split.packed and split.stop > size]
 
 
 def format_path(path: str) -> str:
-    """A file as people are told of it: a URL without what is secret in it."""
+    """Format a path for messages: a URL without its secret parts."""
     return str(parse_url(path)) if is_remote(path) else path
 
 
@@ -135,7 +136,7 @@ def _size(path: str) -> int:
 
 
 def _open_file(path: str) -> Any:
-    """A file as a binary stream with places, wherever it lies."""
+    """Open a local or remote file as a seekable binary stream."""
     if not is_remote(path):
         return Path(path).open("rb")
     from sowctl.remote.remote_files import RemoteStream
@@ -144,8 +145,8 @@ def _open_file(path: str) -> Any:
 
 
 class SplitLines(NamedTuple):
-    """Lines of a split: messages with their offsets in the file and their lines, counted from 1 in the split; the
-    number of blank lines; and lines that are no messages."""
+    """Lines of a split: messages with their offsets in the file and their line numbers, counted from 1 in the split;
+    the number of blank lines; and rejected lines."""
 
     payloads: list[bytes]
     offsets: list[int]
@@ -155,28 +156,29 @@ class SplitLines(NamedTuple):
 
 
 def read_lines(split: InputSplit) -> Iterator[SplitLines]:
-    """The lines of a split."""
+    """Yield the lines of a split, in chunks."""
     from sowctl.messages.framing.frames import FrameReader
 
     with _open_file(split.path) as file:
         if split.packed:
             yield from _lines(FrameReader(cast(Any, _UnpackedStream(file, split.path)), "lines"), split.path, 0, 0)
             return
-        # a piece that is not the first begins with the line break before it, which counts as a blank line
+        # A split other than the first is read from the line break that ends the last line of the previous split. The
+        # reader counts it as a blank line.
         start = _line_break(file, split.start - 1) if split.start else 0
         stop = _line_break(file, split.stop - 1) + 1 if split.stop else 0
         extra = 1 if split.start else 0
         if start + extra >= stop:
             return
-        # A line belongs to the split in which its first byte lies. Both edges are moved by the same rule, from one byte
-        # before the edge to the next line break, so neighbours agree without knowing of each other.
+        # A line belongs to the split that contains its first byte. Both edges move by the same rule, from one byte
+        # before the edge to the next line break, so that adjacent splits agree without communication.
         file.seek(start)
         reader = FrameReader(cast(Any, _BoundedStream(file, stop - start)), "lines")
         yield from _lines(reader, split.path, start, extra)
 
 
 def _lines(reader: FrameReader, path: str, start: int, extra: int) -> Iterator[SplitLines]:
-    """Read lines from ``start``; ``extra`` blank lines belong to the split before it."""
+    """Yield lines from ``start``; ``extra`` blank lines belong to the previous split."""
     before = extra
     for chunk in reader:
         lines, offsets = chunk.places
@@ -186,7 +188,7 @@ def _lines(reader: FrameReader, path: str, start: int, extra: int) -> Iterator[S
         ]
         blank = chunk.blank
         if extra and blank:
-            # The line break in front of the split ended a line of the split before it.
+            # The line break at the start of the split ends a line of the previous split.
             blank, extra = blank - 1, 0
         yield SplitLines(
             chunk.payloads,
@@ -198,7 +200,7 @@ def _lines(reader: FrameReader, path: str, start: int, extra: int) -> Iterator[S
 
 
 def _line_break(file: Any, at: int) -> int:
-    """The offset of the first line break at or behind ``at``; the end of the file where there is none."""
+    """Return the offset of the first line break at or after ``at``, or the end of the file."""
     file.seek(at)
     while data := file.read(SCAN_BYTES):
         found = data.find(b"\n")
@@ -209,21 +211,21 @@ def _line_break(file: Any, at: int) -> int:
 
 
 class _BoundedStream:
-    """A part of an open file as a stream."""
+    """A stream of the next ``size`` bytes of an open file."""
 
     def __init__(self, file: Any, size: int) -> None:
         self._file = file
         self._left = size
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end of the part."""
+        """Return at most ``size`` bytes, none at the end of the part."""
         data: bytes = self._file.read(min(size, self._left))
         self._left -= len(data)
         return data
 
 
 class _UnpackedStream:
-    """Content of a packed file as a stream. Raises DamageError ``SOW-SPK-154``."""
+    """A stream of the content of a compressed file. Raises DamageError ``SOW-SPK-154``."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file, self._path = file, path
@@ -232,14 +234,14 @@ class _UnpackedStream:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end."""
+        """Return at most ``size`` bytes, none at the end."""
         while not self._rest:
             try:
                 piece = next(self._content, None)
             except ValueError as error:
                 raise self._damage(str(error)) from error
             if piece is not None:
-                # It may be empty before the end: then the next one is asked for.
+                # A piece may be empty before the end of the file; then the loop reads the next one.
                 self._rest = piece
                 continue
             raw = self._file.read(READ_CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""The table of jobs: name, module, function, what it does. A job exists if and only if it has a line here."""
+"""The table of jobs: name, module, function and summary. A job exists if and only if it has a line here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True):
-    """One line; ``module`` lies in ``sowctl.spark.jobs``."""
+    """One line of the table; ``module`` is relative to ``sowctl.spark.jobs``."""
 
     name: str
     module: str
@@ -18,7 +18,7 @@ class Job(Struct, frozen=True):
     summary: str
 
     def load_function(self) -> Callable[..., Any]:
-        """The function; it takes a session, an instance, and what the job is about."""
+        """Import the module and return the function; its arguments are a session, an instance and those of the job."""
         found: Callable[..., Any] = getattr(importlib.import_module(f"sowctl.spark.jobs.{self.module}"), self.function)
         return found
 
@@ -35,5 +35,5 @@ JOBS: tuple[Job, ...] = (
 
 
 def find_job(name: str) -> Job:
-    """The job of this name. Raises KeyError."""
+    """Return the job with this name. Raises KeyError if it does not exist."""
     return {job.name: job for job in JOBS}[name]

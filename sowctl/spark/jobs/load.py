@@ -1,11 +1,11 @@
-"""load: files into a topic, prepared on the executors, committed by the driver as one group
+"""load: load files into a topic; executors stage the messages, the driver commits them as one group
 (``sowctl-pipeline-load(1)``).
 
-NDJSON files are cut at line breaks by byte ranges, and a line is a message as it stands; those that gzip or zstd have
-packed are unpacked, each by one task. Rows of CSV, Parquet and ORC
-become messages of the topic's type, or give theirs in a column ``payload``. The order of the messages is (file,
-position), whichever task had them: files in the order given, those of a pattern or below a directory in the order of
-their paths. Partition columns come from the paths, not from Spark, so that their types are those of ``publish --from``.
+NDJSON files are split into byte ranges at line breaks, and each line is a message. Each file compressed with gzip or
+zstd is read by one task. Rows of CSV, Parquet and ORC are converted to messages of the topic's type, or contain
+messages in a column ``payload``. Messages are ordered by (file, position), independent of tasks: files in the order
+given, those of a pattern or below a directory sorted by path. Partition columns are read from the paths here, not by
+Spark, so that they have the same types as with ``publish --from``.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ _FILE_SCHEME_PATTERN = re.compile(r"^file:/+")
 
 
 class LoadOptions(Struct, frozen=True):
-    """Options of a load. ``format`` None: told by the files' endings. ``reader`` are options of Spark's reader for
-    CSV, Parquet and ORC. ``rejects``: a file for refused messages. ``publish`` says what becomes of bad messages, and
-    times, keys and publisher; with ``client``, ``sequence`` is the number of the whole load: a repeat is a no-op."""
+    """Options of a load. ``format`` None: determined by the suffixes of the files. ``reader`` are options of Spark's
+    reader for CSV, Parquet and ORC. ``rejects`` is a file for rejected messages. ``publish`` contains the handling of
+    bad messages, times, keys and publisher; with ``client``, its ``sequence`` numbers the whole load, and a repeated
+    load is a no-op."""
 
     format: Format | None = None
     publish: PublishOptions = field(default_factory=PublishOptions)
@@ -103,25 +104,25 @@ def load(
 ) -> JobReport:
     """Load the files of ``paths`` (patterns allowed) into ``topic``, all of them or none.
 
-    Raises MissingError ``SOW-SPK-040`` where a path matches nothing, UsageError, and what a commit raises.
+    Raises MissingError ``SOW-SPK-040`` if a path matches no file, UsageError, and what a commit raises.
     """
     started = monotonic()
-    # Places that Hadoop does not support are read by :mod:`sowctl.remote`.
+    # URLs that Hadoop does not support are read by :mod:`sowctl.remote`.
     ours = any(is_remote(path) and not hadoop_supports(spark, path) for path in paths)
     files = expand_paths(paths, through_door=ours)
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
-    # With a base path, Spark reads these columns from the names of the directories; its options have no letter case.
+    # With a base path, Spark reads these columns from the directory names; its options are case-insensitive.
     has_base = any(name.lower() == "basepath" for name in options.reader)
     roots = [path if is_remote(path) else str(parse_local_path(path)) for path in paths]
     if kind == "ndjson" and (columns := list_partition_names(read_partitions(files, roots))):
-        # Said before anything is loaded: these columns are nowhere else.
+        # Notify before loading, because the values of these columns are lost.
         instance.notify(f"partition columns are not added to ndjson messages: {', '.join(columns)}")
     with hold_staging_area(instance, topic, directory=staging_directory) as area:
         require_visibility(spark, instance, area.place)
         plan = area.build_plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
         before: Mapping[str, int] = {}
-        # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
+        # Tasks read these lines without Spark's readers, to know the offset of each; Spark reads all other files.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
             splits = list(split_files(files, options.split_bytes))
             for file in (whole := find_large_compressed(splits, options.split_bytes)):
@@ -134,14 +135,14 @@ def load(
             before = count_lines_before(splits, done)
             done = [number_samples(one, before[one.attempt]) for one in done]
         else:
-            # Directories at URLs become their files: in them Spark finds no partition columns of its own types.
+            # Replace directories at URLs by their files, so that Spark does not add partition columns with other types.
             files = files if ours else _list_spark_files(spark, files)
             here = fetch_files(spark, files, area) if ours else files
             partitions = [] if has_base or kind == "ndjson" else read_partitions(files, roots)
             done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}", partitions)
         late: list[Rejected] = []
         try:
-            # Nothing is in the topic before this line, which publishes everything or nothing.
+            # The topic is unchanged until this line, which publishes everything or nothing.
             names = [str(parse_url(file)) if is_remote(file) else file for file in files]
             made = commit_run(
                 area,
@@ -151,7 +152,7 @@ def load(
                 refusals=RefusalReporting(sources=names, on_reject=late.append),
             )
         finally:
-            # In ``finally``: the refused messages are kept also where the commit fails because of them.
+            # In ``finally``, because rejected messages are saved even if the commit fails because of them.
             if options.rejects is not None:
                 _keep_rejects(Path(options.rejects), area.directory, done, late, before)
     return _fill_report(report, made, len(done), monotonic() - started)
@@ -170,7 +171,7 @@ def _fill_report(report: JobReport, made: CommitReport, partitions: int, seconds
 def _publisher(options: PublishOptions) -> tuple[str, int] | None:
     if options.client is None:
         return None
-    # The sequence of the whole load is what makes a repeat a no-op.
+    # A repeated load is recognized by its sequence number.
     if options.sequence is None:
         raise UsageError("SOW-SPK-041", "a load by a named client requires --sequence, the sequence number of the load")
     return options.client, options.sequence
@@ -178,7 +179,7 @@ def _publisher(options: PublishOptions) -> tuple[str, int] | None:
 
 def _kind_of(files: Sequence[str]) -> str:
     names = [parse_url(file).name if is_remote(file) else file for file in files]
-    # The ending of a packed file stands before that of its packing.
+    # The suffix of the format precedes that of the compression.
     plain = [Path(name).stem if Path(name).suffix.lower() in COMPRESSED_SUFFIXES else name for name in names]
     kinds = {FORMATS_BY_SUFFIX.get(Path(name).suffix.lower()) for name in plain}
     if len(kinds) == 1 and None not in kinds:
@@ -187,7 +188,7 @@ def _kind_of(files: Sequence[str]) -> str:
 
 
 def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
-    """Stage the lines of one split (on an executor)."""
+    """Stage the lines of a split, on an executor."""
     with StageTask(plan, format_attempt_name()) as task:
         for part in read_lines(split):
             task.count_blank(part.blank)
@@ -198,7 +199,7 @@ def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
 
 
 def measure_attempt(attempt: StagedAttempt) -> Work:
-    """Messages of an attempt, and bytes of those that it staged."""
+    """Return the messages of an attempt, and the payload bytes that it staged."""
     return attempt.messages, sum(segment.payload_bytes for segment in attempt.segments)
 
 
@@ -211,14 +212,14 @@ def _stage_rows(
     what: str,
     partitions: Sequence[PartitionValues],
 ) -> list[StagedAttempt]:
-    """Stage rows that Spark reads; ``partitions`` are columns that the rows of each file get, empty for none."""
+    """Stage rows that Spark reads; ``partitions`` are the partition columns of each file, empty for none."""
     from pyspark.sql import functions as f
 
-    # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
+    # By default the first line contains the names of the fields; the caller's options override this.
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
     given_numbers = _number_files(_list_spark_files(spark, files))
     if kind == "ndjson":
-        # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
+        # Only LF ends a line. By default, Spark also splits at CR, which a message may contain.
         frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
         numbers = number_reported_files(frame.inputFiles(), given_numbers)
         frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD_COLUMN), "_metadata")
@@ -234,7 +235,7 @@ def _stage_rows(
 
 
 def _number_files(files: Sequence[str]) -> dict[str, int]:
-    """The numbers of the files by their paths. Raises UsageError ``SOW-SPK-049`` for a file that is given twice."""
+    """Return the number of each file by its path. Raises UsageError ``SOW-SPK-049`` if a file is given twice."""
     numbers: dict[str, int] = {}
     for number, file in enumerate(files):
         if numbers.setdefault(_path_of(file), number) != number:
@@ -248,10 +249,10 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
 
 
 def number_reported_files(reported: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
-    """The numbers of the files by the names that Spark reports. Found on the driver, which has the links that a path
-    may lead through.
+    """Return the number of each file by the name that Spark reports. Runs on the driver, where symbolic links in paths
+    can be resolved.
 
-    Raises UsageError ``SOW-SPK-049`` for a file that was not given: no order of its messages is made up.
+    Raises UsageError ``SOW-SPK-049`` for a file that was not given, because the order of its messages is unknown.
     """
     found: dict[str, int] = {}
     for name in reported:
@@ -263,7 +264,7 @@ def number_reported_files(reported: Sequence[str], given: Mapping[str, int]) -> 
 
 
 def _join_slashes(name: str) -> str:
-    """The name of a file as Spark reports it; of the same one, it writes ``file:/`` with rows and ``file:///`` else."""
+    """Normalize the slashes of a file URL: Spark reports ``file:/`` in rows, but ``file:///`` elsewhere."""
     return _FILE_SCHEME_PATTERN.sub("file:/", name)
 
 
@@ -274,7 +275,8 @@ def _build_unknown_file_error(name: str) -> UsageError:
 
 
 def _list_spark_files(spark: SparkSession, files: Sequence[str]) -> list[str]:
-    """The files as Spark names them: of a directory or a pattern at a URL, which Spark reads itself, each by name."""
+    """Return the files, with each remote URL, which may be a directory or pattern, replaced by the files that Spark
+    finds."""
     found: list[str] = []
     for file in files:
         found += sorted(spark.read.text(file).inputFiles(), key=build_order_key) if is_remote(file) else [file]
@@ -282,10 +284,10 @@ def _list_spark_files(spark: SparkSession, files: Sequence[str]) -> list[str]:
 
 
 def _path_of(text: str) -> str:
-    """One spelling for the path that was given and the one that Spark reports.
+    """Normalize a path, so that the path given and the one that Spark reports are equal.
 
-    Hadoop takes ``..`` out of a path by its text alone, which is another file where a link stands before it: so links
-    of directories are followed here. The file's own name stays, as two links of one file are two inputs.
+    Hadoop removes ``..`` from a path textually. After a symbolic link that yields another file, so links of directories
+    are resolved here. A link at the end is kept, because two links to one file are two inputs.
     """
     if is_remote(text):
         return text
@@ -294,7 +296,7 @@ def _path_of(text: str) -> str:
 
 
 class _RowStage:
-    """Stages the rows of one task, and says what it has staged."""
+    """Stages the rows of one task, and yields the staged attempt."""
 
     def __init__(
         self, plan: StagePlan, numbers: Mapping[str, int], partitions: Sequence[PartitionValues], *, verbatim: bool
@@ -312,19 +314,19 @@ class _RowStage:
         with StageTask(self.plan, format_attempt_name()) as task:
             for batch in batches:
                 for path, block, part in _runs(batch):
-                    # Batches of one block may come in several parts; rows go on counting where the last part ended.
+                    # The rows of a block may be spread over several batches; numbers continue from the previous one.
                     start = counts.get((path, block), 0)
                     counts[path, block] = start + part.num_rows
-                    # rows of a block count from the block's own offset: later blocks lie behind
+                    # Rows are numbered from the offset of their block, so the rows of later blocks sort after them.
                     positions = range(block + start, block + start + part.num_rows)
                     self._add(task, builder, part, self._number_of(path), positions, path)
             done = task.finish()
         yield done
 
     def _number_of(self, path: str) -> int:
-        """The number of a file as Spark names it.
+        """Return the number of a file by the name that Spark reports.
 
-        Raises UsageError ``SOW-SPK-049`` for a file that was not given: no order of its messages is made up.
+        Raises UsageError ``SOW-SPK-049`` for a file that was not given, because the order of its messages is unknown.
         """
         number = self.numbers.get(_join_slashes(path))
         if number is None:
@@ -345,21 +347,21 @@ class _RowStage:
             blank = [place for place, payload in zip(kept, chosen, strict=True) if not payload.strip(b" \t\r")]
             task.count_blank(len(blank))
             kept = [place for place in kept if place not in set(blank)]
-            # As the reader of local lines has it: CR LF ends a line like LF, and a line of white space is no message.
+            # As in the reader of local files, CR LF ends a line like LF, and lines of white space are blank.
             chosen = [payloads[place].removesuffix(b"\r") for place in kept]
         some = None if envelopes is None else [envelopes[place] for place in kept]
         task.add_messages(chosen, number, [positions[place] for place in kept], envelopes=some, source=path)
 
 
 def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.RecordBatch]]:
-    """The rows of a batch, block by block, without the columns that say which."""
+    """Yield file, block and rows for each run of rows of one block, without the columns of file and block."""
     import numpy as np
     import pyarrow.compute as pc
 
     files = batch.column(_FILE).dictionary_encode()
     blocks = batch.column(_BLOCK).to_numpy()
     codes = pc.fill_null(files.indices, 0).to_numpy(zero_copy_only=False)
-    # A new stretch begins where the file or the block differs from the row before.
+    # A new run begins where the file or the block differs from the previous row.
     changes = np.flatnonzero((codes[1:] != codes[:-1]) | (blocks[1:] != blocks[:-1])) + 1
     rest = batch.drop_columns([_FILE, _BLOCK])
     for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
@@ -368,10 +370,10 @@ def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.Record
 
 
 def count_lines_before(splits: Sequence[InputSplit], done: Sequence[StagedAttempt]) -> dict[str, int]:
-    """The lines of its file before the split of each attempt, by the names of attempts.
+    """Return, by the name of each attempt, the number of lines in its file before its split.
 
-    A task counts the lines of its split only until it stops at a refused message: what comes behind is not known then,
-    nor asked for, as the run ends with that message.
+    If a task stops at a rejected message, it does not count the following lines. Their number is not needed, because
+    the run ends with that message.
     """
     lines: dict[str, int] = {}
     found = {}
@@ -382,7 +384,8 @@ def count_lines_before(splits: Sequence[InputSplit], done: Sequence[StagedAttemp
 
 
 def number_samples(attempt: StagedAttempt, before: int) -> StagedAttempt:
-    """The attempt with the lines of its refused messages counted in their file, of which so many are ``before``."""
+    """Return the attempt with the line numbers of its rejected messages increased by ``before``, to count in the
+    file."""
     return replace(attempt, samples=tuple(replace(one, line=one.line + before) for one in attempt.samples))
 
 
@@ -393,8 +396,8 @@ def _keep_rejects(
     late: Sequence[Rejected],
     before: Mapping[str, int],
 ) -> None:
-    """Append what the winning attempts refused, in the order of the input, and what the commit did."""
-    # Attempts that did not win may have left files of refused messages, too; only the names that came back are read.
+    """Append the messages that successful attempts rejected, in the order of the input, then those of the commit."""
+    # Failed attempts may also have written files of rejected messages; only the files in the results are read.
     with path.open("ab") as file:
         for attempt in sorted(done, key=lambda one: one.first):
             if attempt.rejects is not None:
@@ -404,7 +407,7 @@ def _keep_rejects(
 
 
 def _move_line(line: bytes, before: int) -> bytes:
-    """A line of a rejects file with the number of its line in the file."""
+    """Return a line of a rejects file with ``before`` added to its line number."""
     if not before:
         return line
     row = json.loads(line)

@@ -1,4 +1,4 @@
-"""Rows of a data set into messages of a topic's type, on the executors (for the jobs ``load`` and ``view``)."""
+"""Convert rows of a data set to messages of a topic's type, on the executors (for the job ``load``)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class MessageBuilder:
-    """Makes messages of rows. A column ``payload`` of bytes or text is the message, of a struct its fields, where there
-    is no other; else the columns are the fields."""
+    """Builds messages from rows. A column ``payload`` of bytes or text is the message. If ``payload`` is a struct and
+    no other field column exists, its members are the fields; otherwise the columns are the fields."""
 
     def __init__(self, plan: StagePlan) -> None:
         self._plan = plan
@@ -31,7 +31,8 @@ class MessageBuilder:
     def build_messages(
         self, batch: pyarrow.RecordBatch
     ) -> tuple[list[bytes | None], list[Envelope] | None, list[tuple[int, str, str]]]:
-        """Payloads (None: refused), envelopes where rows bring keys or correlation ids, and refusals."""
+        """Return payloads (None: rejected), envelopes if the rows have keys or correlation ids, and rejections as row,
+        code and message. Raises UsageError ``SOW-SPK-044``."""
         import pyarrow.types as t
 
         names = batch.schema.names
@@ -47,7 +48,7 @@ class MessageBuilder:
         return payloads, self._envelopes(batch, payloads, refused), refused
 
     def _build_payloads(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
-        # Columns that an export has added are metadata, and would otherwise become fields of the messages.
+        # Columns that an export has added are metadata, not fields of the messages.
         fields = select_field_columns(batch.schema.names)
         if not self._kind.constructible:
             raise UsageError(
@@ -62,8 +63,8 @@ class MessageBuilder:
         maker = MessageMaker(list(rows.type), self._kind, self._root, decode_variant)
         found: list[bytes | None] = []
         for place, made in enumerate(maker.encode_rows(rows, null_is_empty=True)):
-            # One row that makes no message is refused like a bad line of a file; whether that ends the load is for the
-            # commit to say.
+            # A row that cannot be converted is rejected like a bad line of a file; the commit decides whether the load
+            # fails.
             if isinstance(made, Exception):
                 code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
                 refused.append((place, code, f"its columns cannot be converted to a message: {made}"))
@@ -74,7 +75,7 @@ class MessageBuilder:
         self, batch: pyarrow.RecordBatch, payloads: list[bytes | None], refused: list[tuple[int, str, str]]
     ) -> list[Envelope] | None:
         names = batch.schema.names
-        # Where the keys follow from the messages, a column of keys is passed over: the message decides.
+        # A column of keys is used only if publishers choose the keys; otherwise keys are computed from the messages.
         own = "_user_key" if "_user_key" in names and self._by_user else None
         if own is None and "_sow_key" in names and self._by_user:
             own = "_sow_key"

@@ -1,7 +1,7 @@
-"""Progress of a job: the tasks of the stages under way, and the rows and bytes that ended tasks have dealt with.
+"""Progress of a job: the tasks of the running stages, and the rows and bytes that finished tasks have processed.
 
-Tasks count by an accumulator of Spark's, which reaches the driver with the end of each task. Nothing is counted where
-nobody watches.
+Tasks count with a Spark accumulator, which is sent to the driver at the end of each task. Without a
+:class:`WorkWatch`, tasks do not count.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 POLL_INTERVAL_SECONDS = 0.3
-"""Seconds between two looks."""
+"""Seconds between two polls of Spark's status."""
 BYTES_COLUMN = "_payload_bytes"
-"""The column of rows that says how long their messages are. It is counted, and not written."""
+"""The column with the message size of each row. It is counted, but not written."""
 Work: TypeAlias = tuple[int, int]
 """Rows, and bytes of their messages."""
 Measure: TypeAlias = Callable[[R], Work]
-"""Returns how much work is behind a result of a task; on the executor."""
+"""Function that returns the work done for a result of a task; runs on the executor."""
 
 
 class StageProgress(Struct, frozen=True):
-    """Of the running stages, ``done`` of ``tasks`` have ended. ``rows``, and ``bytes`` of their messages, are those of
-    the ended tasks of all stages that have the same description, ``stage``."""
+    """Progress of the running stages: ``done`` of ``tasks`` have finished. ``rows``, and ``bytes`` of their messages,
+    count the finished tasks of all stages with the same description, ``stage``."""
 
     stage: str
     done: int
@@ -45,28 +45,28 @@ class _WorkSum(AccumulatorParam[Any]):
     """Adds up rows and bytes."""
 
     def zero(self, value: Work) -> Work:
-        """None of either."""
+        """Return zero rows and bytes."""
         return 0, 0
 
     def addInPlace(self, value1: Work, value2: Work) -> Work:  # noqa: N802 - Spark's name
-        """Those of both."""
+        """Return the sum of both values."""
         return value1[0] + value2[0], value1[1] + value2[1]
 
 
 class WorkCounter(Generic[R]):
-    """Counts the work behind results of tasks, on executors; the driver sees that of tasks that have ended."""
+    """Counts the work of tasks, on executors; the driver sees the counts of finished tasks."""
 
     def __init__(self, sums: Accumulator[Any], measure: Measure[R]) -> None:
         self._sums = sums
         self._measure = measure
 
     def add(self, result: R) -> None:
-        """Count the work behind a result."""
+        """Count the work done for a result."""
         self._sums.add(self._measure(result))
 
 
 def count_all(results: Iterable[R], counter: WorkCounter[R] | None) -> Iterable[R]:
-    """Yield ``results``, counted."""
+    """Return ``results`` as an iterable that counts the work as it is consumed; unchanged without a counter."""
     if counter is None:
         return results
     return _count_each(results, counter)
@@ -79,7 +79,7 @@ def _count_each(results: Iterable[R], counter: WorkCounter[R]) -> Iterator[R]:
 
 
 def measure_batch(batch: pyarrow.RecordBatch) -> Work:
-    """Rows of a batch, and what their column of bytes says."""
+    """Return the rows of a batch, and the sum of their message sizes (0 without :data:`BYTES_COLUMN`)."""
     import pyarrow.compute as pc
 
     if BYTES_COLUMN not in batch.schema.names:
@@ -88,9 +88,9 @@ def measure_batch(batch: pyarrow.RecordBatch) -> Work:
 
 
 class WorkWatch:
-    """Watches the work of the stages of one description after another, on the driver; one at a time in a process.
+    """Collects the work of the stages with the current description, on the driver. At most one is active per process.
 
-    Nothing is counted without one: tasks of programs that show no progress send no counts.
+    Without one, tasks do not count: programs that show no progress avoid the cost.
     """
 
     current: WorkWatch | None = None
@@ -108,19 +108,19 @@ class WorkWatch:
         WorkWatch.current = None
 
     def begin_stages(self, what: str) -> None:
-        """Begin to count the stages that ``what`` describes."""
+        """Start counting for the stages that ``what`` describes."""
         self.stage = what
         self.sums = self._context.accumulator((0, 0), _WorkSum())
 
     @property
     def work(self) -> Work:
-        """The work of the tasks that have ended."""
+        """The work of the finished tasks."""
         rows, size = (0, 0) if self.sums is None else self.sums.value
         return rows, size
 
 
 def create_work_counter(measure: Measure[R] | None) -> WorkCounter[R] | None:
-    """A counter for the tasks of the stages that were described last; None where nobody watches."""
+    """Return a counter for the tasks of the stages described last; None without a :class:`WorkWatch` or measure."""
     watch = WorkWatch.current
     if watch is None or watch.sums is None or measure is None:
         return None
@@ -129,10 +129,10 @@ def create_work_counter(measure: Measure[R] | None) -> WorkCounter[R] | None:
 
 @contextmanager
 def watch_progress(spark: SparkSession, tell: Callable[[StageProgress], None]) -> Iterator[None]:
-    """Call ``tell`` now and then while stages are under way, with their tasks from Spark's status tracker."""
+    """Call ``tell`` periodically while stages run, with task counts from Spark's status tracker."""
     done = threading.Event()
     with WorkWatch(spark) as work:
-        # A thread of its own, because the main one waits for Spark until the work is done.
+        # A separate thread, because the main thread blocks in Spark.
         watcher = threading.Thread(target=_watch, args=(spark, work, tell, done), name="sowctl-progress", daemon=True)
         watcher.start()
         try:
@@ -148,7 +148,7 @@ def _watch(spark: SparkSession, work: WorkWatch, tell: Callable[[StageProgress],
         try:
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         except Exception:
-            return  # the session ends
+            return  # the session is stopping
         found = [stage for stage in stages if stage is not None]
         if tasks := sum(stage.numTasks for stage in found):
             tell(StageProgress(work.stage, sum(stage.numCompletedTasks for stage in found), tasks, *work.work))

@@ -1,6 +1,7 @@
-"""rebuild: stores from journals, folded on Spark and put in place by the driver (``sowctl-pipeline-rebuild(1)``).
+"""rebuild: build stores from journals, folded on Spark and installed by the driver (``sowctl-pipeline-rebuild(1)``).
 
-The fold is distributed; refusals, the place of the new store and what was appended meanwhile are replay's own.
+Only the fold is distributed. Replay does the rest: it checks the request, installs the new stores, and applies entries
+that were appended during the fold.
 """
 
 from __future__ import annotations
@@ -57,45 +58,46 @@ def rebuild(
     staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
-    """Build the stores of ``topics`` anew from the journals, in one pass over them, and put them in place.
+    """Rebuild the stores of ``topics`` from the journals, and install them.
 
-    ``options`` are replay's: ``into`` builds them elsewhere, ``until`` needs that, ``force`` as there. Topics that no
-    journal records, and those without a file unless ``into`` is given, are passed over. Raises what replay raises.
+    ``options`` are those of replay: ``into`` builds the stores elsewhere, and is required for ``until``. Topics without
+    a journal are skipped, and without ``into`` those that have no file. Raises UsageError ``SOW-SPK-062``, and what
+    replay raises.
     """
     if options.verify or options.dry_run:
         raise UsageError(
             "SOW-SPK-062", "a rebuild on Spark has neither --verify nor a dry run", hint="use sowctl replay"
         )
     started = monotonic()
-    # One that is named twice is worked on once.
+    # Process a topic that is named twice only once.
     topics = list(dict.fromkeys(topics))
-    # A topic that is not journalled has nothing to be rebuilt from, and a transient one no store to be rebuilt.
+    # A topic without a journal has no source for a rebuild, and a transient one has no store.
     wanted = [topic for topic in topics if topic.journalled and (topic.file is not None or options.into is not None)]
     report = JobReport("rebuild", tuple(topic.name for topic in topics), options.into)
     chosen = replace(options, rebuild=True)
     if not wanted:
         report.details["topics"] = [asdict(one) for one in replay_topics(instance, topics, chosen)]
         return report
-    # Refusals come before Spark has read anything: the dry run checks all that replay would.
+    # A dry run makes all checks of replay, so that errors are raised before Spark reads anything.
     replay_topics(instance, wanted, replace(chosen, dry_run=True))
     directory = parse_place(options.journal) if options.journal is not None else None
     with hold_staging_area(instance, wanted[0], directory=staging_directory) as area:
         seen = require_visibility(spark, instance, area.place).journal
         with open_log(instance, directory=directory, whole=True) as log:
             last = log.read_last_txid()
-            # The end is fixed before the fold: entries that are written meanwhile belong to no task.
+            # The end is fixed before the fold, so that no task reads entries written during it.
             until = min(last, options.until_txid) if options.until_txid is not None else last
             warn_unsplittable(instance, log)
             result: FoldResult | TwoPassFold
             here = area.shared is None and is_local(spark.sparkContext.master or "")
-            # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
+            # In the two-pass fold, tasks and driver seek in files of other tasks, which requires a file system.
             if area.shared is None and can_gather(log, wanted, until):
                 result = gather_records(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
                 folded = prepare_fold(spark, log, wanted, until=until, at=options.until_time, seen=seen, marked=True)
                 result = folded.write_files(area.place)
-            # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
-            # it is to lie.
+            # Tasks write LMDB files only on this machine, because the files are memory-mapped. A single store is
+            # written directly to its final location.
             made: Sequence[str] = ()
             if here and len(wanted) > 1 and result.bytes > JOB_LIMITS.min_separate_bytes:
                 origin = Origin(instance.config, None, None, None, instance.now)
@@ -103,7 +105,7 @@ def rebuild(
                 made = run_tasks(spark, range(len(wanted)), filler, what="fill the stores")
         places = {topic.ref: place for place, topic in enumerate(wanted)}
         put = _FoldedStores(result, places, area.place, EntrySpan(0, until, options.until_time), made)
-        # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
+        # Replay takes the locks, checks and replaces the files; only the fold runs on Spark.
         told = replay_topics(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
     report.read = sum(result.entries)
@@ -115,10 +117,10 @@ def rebuild(
 
 
 class _FoldedStores:
-    """Puts the folded records of topics into new stores: a :class:`sowctl.engine.verbs.replay.StoreRebuild`.
+    """Writes the folded records of topics to new stores: a :class:`sowctl.engine.verbs.replay.StoreRebuild`.
 
-    ``places``: the number of each topic in ``result``, of which the files lie in ``directory``; ``span``: the entries
-    that were folded; ``made``: the file of each topic that a task has filled already, or an empty text.
+    ``places``: the index of each topic in ``result``, whose files are in ``directory``; ``span``: the folded entries;
+    ``made``: by topic, the store file that a task has filled, or an empty string.
     """
 
     def __init__(
@@ -143,9 +145,9 @@ class _FoldedStores:
         writer: JournalWriter | None = None,
         check_of: RecordCheckFactory | None = None,
     ) -> list[RebuildResult]:
-        """Fill and place the stores. ``until`` and ``at`` are those of the span."""
-        # Replay says that records are looked at. Here they come in another order, of which the same ones are picked,
-        # by this process: what the types of messages are read from may lie on its machine alone.
+        """Fill and install the stores. ``until`` and ``at`` are those of the span."""
+        # Replay requests a check of records. Here they arrive in another order, so a sampler selects the records that
+        # replay would check. It runs in this process, because files of message types may exist only on this machine.
         picked = partial(KeySampler, instance, sample=self._result.sample) if check_of is not None else None
         return [
             assemble_store(
@@ -163,7 +165,7 @@ class _FoldedStores:
     def _fill(self, place: int, builder: StoreBuilder, check: RecordCheck | None) -> tuple[int, int, int]:
         result = self._result
         if self._made and self._made[place]:
-            # The task that filled it has made the same check of its records.
+            # The task that filled the file has already checked its records.
             path = Path(self._made[place])
             if not path.exists():
                 raise build_missing_error(path)
@@ -174,9 +176,10 @@ class _FoldedStores:
 
 
 class _Filler:
-    """Puts the records of a topic into a file of LMDB beside the staged ones, as a task: so several are at once.
+    """Writes the records of a topic to an LMDB file in the staging directory; topics are separate, parallel tasks.
 
-    Where their keys are refused there is no file: the driver fills the store itself, and so says it topic by topic.
+    Returns an empty string if the check rejects the keys. The driver then fills the store itself, and raises the error
+    when it reaches that topic.
     """
 
     def __init__(
@@ -209,7 +212,7 @@ class _Filler:
             try:
                 check.finish()
             except RefusedError:
-                # The topics before this one are to be put in place, as a replay would have done.
+                # Not raised here: as in a replay, the topics before this one are installed first.
                 return ""
             builder.hand_over_file(path)
         return str(path)
@@ -218,7 +221,7 @@ class _Filler:
 def _append(
     builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | TwoPassFold, place: int, directory: Place
 ) -> None:
-    """The folded records of a topic, and versions, in key order, as the builder wants them."""
+    """Append the folded records of a topic, and their versions, to the builder in key order."""
     if isinstance(result, TwoPassFold):
         pairs = result.read_records(place)
         append_sorted(builder, pairs if check is None else check.watch_parts(pairs))

@@ -1,4 +1,4 @@
-"""Report of a job as a value, and Spark's own errors in plain words, for a command."""
+"""Report of a job as a value, and translation of Spark's errors, for commands."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sowctl.errors import StorageError
 
 
 class JobReport(Struct):
-    """One run of a job: ``records`` and ``bytes`` (of payload) that it wrote, ``partitions`` worked on, seconds.
+    """Report of one run of a job: ``records`` and ``bytes`` (of payload) written, ``partitions`` processed, seconds.
 
-    ``read`` are the records or entries that it was given, ``rejected`` those it refused, ``already_expired`` those that
-    it wrote although they were over at the clock. ``details`` holds what only this job has to say, as plain values.
+    ``read`` counts the records or entries read, ``rejected`` those rejected, ``already_expired`` those written although
+    they had expired. ``details`` contains figures of this kind of job only, as plain values.
     """
 
     job: str
@@ -33,7 +33,7 @@ class JobReport(Struct):
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Raise errors of Spark itself as StorageError ``SOW-SPK-070`` with the first line that it says."""
+    """Raise errors of Spark itself as StorageError ``SOW-SPK-070`` with the first line of their text."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
     from pyspark.errors import PySparkException
 

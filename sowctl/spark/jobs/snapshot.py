@@ -1,4 +1,4 @@
-"""snapshot: the state of a topic at an instant, as a data set or a store (``sowctl-pipeline-snapshot(1)``)."""
+"""snapshot: write the state of a topic at an instant as a data set or a store (``sowctl-pipeline-snapshot(1)``)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def snapshot(
     """Write the state of ``topic`` as of ``at`` (microseconds UTC; None: now) to ``output``.
 
     Raises what reading the past raises (MissingError ``SOW-ENG-050`` names the first instant that can be answered),
-    and RefusedError ``SOW-SPK-064`` where the output exists.
+    and RefusedError ``SOW-SPK-064`` if the output exists.
     """
     started = monotonic()
-    # Before the fold, which may take long: an output that exists would refuse all of it.
+    # Check before the fold, which may take long.
     output.check()
     with hold_staging_area(instance, topic, directory=staging_directory) as area:
         seen = require_visibility(spark, instance, area.place)

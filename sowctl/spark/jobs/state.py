@@ -1,11 +1,11 @@
-"""The state of a topic, now or at an instant, in parts that tasks read apart (for the jobs).
+"""The state of a topic, now or at an instant, in parts that separate tasks read (for the jobs).
 
-How an instant is answered is decided by :func:`sowctl.engine.sources.past.plan_past_state`: from the store where
-nothing has changed since, from retained versions, or by folding the journals, which is done on Spark; so is the present
-state of a topic whose store is missing. All parts together are the records in key order.
+:func:`sowctl.engine.sources.past.plan_past_state` chooses the source of a past state: the store if nothing has changed
+since, retained versions, or a fold of the journals, which runs on Spark. The current state of a topic without a store
+file is folded from the journals, too. The parts in order contain the records in key order.
 
-Tasks read a store where it lies, which costs no copy; where it changes before the last of them has read its part, the
-work is done again from a copy (:func:`read_one_state`).
+Tasks read a store in place, without a copy. If it changes before all of them have read their part, the work is repeated
+from a copy (:func:`read_one_state`).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 MAX_PARTS = 1000
-"""Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
+"""Maximum parts of a store; in larger stores, parts have more records. A view combines all parts in a shuffle."""
 ALL_VISIBLE = FileVisibility()
 T = TypeVar("T")
 
 
 class RangePart(Struct, frozen=True):
-    """The records of a key range, read from the store (and the journal behind it)."""
+    """The records of a key range, read from the store and the journal entries after it."""
 
     origin: Origin
     position: PlannedState | None
@@ -67,20 +67,21 @@ class RangePart(Struct, frozen=True):
     high: bytes | None
 
     def iterate_pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values in key order. Raises what reading raises, LockedError where the topic has moved."""
+        """Yield keys and stored values in key order. Raises what reading raises, and LockedError if the topic has
+        changed since the plan."""
         with closing(open_planned_source(self.origin, self.position, self.at)) as source:
             yield from read_range(source, self.origin, STORE_LIMITS.read_batch_records, self.low, self.high)
 
 
 class FoldSelection(DescribedStruct, frozen=True):
-    """Selection of a fold's records: none that had expired by ``at``; ``logical`` topics of a Pattern topic."""
+    """Selection of a fold's records: those not expired at ``at``, and of a Pattern topic only ``logical``."""
 
     expiration: Expiration
     at: int
     logical: Logical | None = None
 
     def filter_pairs(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
-        """Keys and stored values of those that are meant."""
+        """Yield keys and stored values of the selected records."""
         choose = build_logical_filter(self.logical) if self.logical is not None else None
         for keys, values in parts:
             if choose is not None:
@@ -93,25 +94,26 @@ class FoldSelection(DescribedStruct, frozen=True):
 
 
 class FoldedPart(Struct, frozen=True):
-    """The records of a key range in a file that a fold or the driver has left, as far as they are ``shown``."""
+    """The records of a key range that ``shown`` selects (None: all), in a file that a fold or the driver has
+    written."""
 
     place: Place
     shown: FoldSelection | None
 
     def iterate_pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values in key order."""
+        """Yield keys and stored values in key order."""
         found = read_pairs(self.place)
         return found if self.shown is None else self.shown.filter_pairs(found)
 
 
 class PairsPart(Struct, frozen=True):
-    """Records on their way from a fold to what reads them, as far as they are ``shown``."""
+    """Records that are passed from a fold to their reader in memory; ``shown`` selects among them."""
 
     shown: FoldSelection
     held: Pairs
 
     def iterate_pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values in key order."""
+        """Yield keys and stored values in key order."""
         return self.shown.filter_pairs([self.held])
 
 
@@ -119,9 +121,9 @@ Part = RangePart | FoldedPart
 
 
 class FoldedState(DescribedStruct):
-    """A state that is folded from the journals on Spark, once something asks for it.
+    """A state that is folded from the journals on Spark when a result is first requested.
 
-    Its files hold whole Pattern topics, and records that had expired: each part leaves out what is not meant when it is
+    The fold includes all logical topics of a Pattern topic, and expired records; each part filters them when it is
     read.
     """
 
@@ -129,12 +131,12 @@ class FoldedState(DescribedStruct):
     shown: FoldSelection
 
     def write_files(self, directory: Place) -> list[FoldedPart]:
-        """Parts in files in ``directory``, which may be read several times."""
+        """Write the records to files in ``directory``, and return parts that may be read several times."""
         found = self.fold.write_files(directory)
         return [FoldedPart(directory / one.records, self.shown) for one in found.files[0]]
 
     def stream_parts(self) -> RDD[PairsPart] | None:
-        """Parts that no file holds, in key order; None for no record at all."""
+        """Return parts in key order without writing files; None if the journals have no entry."""
         return self.fold.map_records(partial(PairsPart, self.shown))
 
     def report_gaps(self) -> None:
@@ -143,10 +145,10 @@ class FoldedState(DescribedStruct):
 
 
 def read_one_state(instance: Instance, work: Callable[[bool], T]) -> T:
-    """Call ``work`` with False, and if a store changed while its tasks read it, once more with True.
+    """Call ``work`` with False; if a store changes while tasks read it (LockedError ``SOW-SPK-020``), with True.
 
-    ``work`` hands the flag to :func:`plan_state` or :func:`list_parts` as ``copied``, and leaves nothing where it
-    fails. Raises what it raises.
+    ``work`` passes the flag to :func:`plan_state` or :func:`list_parts` as ``copied``, and must remove its output if it
+    fails. Raises what ``work`` raises.
     """
     try:
         return work(False)
@@ -167,10 +169,10 @@ def list_parts(
     *,
     copied: bool = False,
 ) -> Sequence[Part]:
-    """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
+    """Return the state of ``topic`` at an instant (microseconds UTC; None: now) in parts.
 
-    ``copied``: a store that writers could change is copied to ``directory`` first, and read there. Raises what reading
-    the present or the past raises.
+    ``directory`` is a staging directory. ``copied``: copy a store that writers could change to ``directory`` and read
+    the copy. Raises what reading the present or the past raises.
     """
     found = plan_state(spark, instance, topic, at, directory, seen, copied=copied)
     return found.write_files(directory) if isinstance(found, FoldedState) else found
@@ -186,7 +188,7 @@ def plan_state(
     *,
     copied: bool = False,
 ) -> Sequence[Part] | FoldedState:
-    """As :func:`list_parts`; a state that has to be folded is planned, and folded when a result of it is asked for."""
+    """Like :func:`list_parts`, but a state that requires a fold is only planned; its results are computed on demand."""
     found = _state(spark, instance, topic, at, directory, seen, copied=copied)
     if isinstance(found, FoldedState) or seen.stores:
         return found
@@ -209,13 +211,14 @@ def _state(
             if _needs_fold(instance, topic):
                 return _fold_present(spark, instance, topic, held, seen)
             return _copy_state(instance, topic, at, directory) if copied else _ranges(instance, topic, at, now)
-        # The same decision that a query in one process makes, so that both show the same state or the same refusal.
+        # The decision is shared with queries in one process, so that both return the same state or raise the same
+        # error.
         way = plan_past_state(instance, topic.whole_topic, at, held)
-        # The present store shows the state at that instant, so nothing has to be folded.
+        # The current store equals the state at that instant, so no fold is needed.
         if way.means is StateOrigin.PRESENT and way.current.path is not None and not copied:
             return _ranges(instance, topic, None, way.clock)
         if way.means is StateOrigin.VERSIONS and way.current.path is not None:
-            # The store's versions answer, of each range by themselves.
+            # Retained versions of the store contain the state, and each range can be read separately.
             return _ranges(instance, topic, at, now)
         if way.means is StateOrigin.EMPTY:
             return _ranges(instance, topic, at, now, several=False)
@@ -223,7 +226,7 @@ def _state(
             return _copy_state(instance, topic, at, directory)
         assert way.log is not None
         warn_unsplittable(instance, way.log)
-        # Fixed here, so that all tasks fold the same entries.
+        # The end is fixed here, so that all tasks fold the same entries.
         last = find_last_txid(way.at)
         until = way.log.read_last_txid() if last is None else last
         done = prepare_fold(
@@ -239,11 +242,11 @@ def _state(
 
 
 def _copy_state(instance: Instance, topic: TopicConfig, at: int | None, directory: Place) -> Sequence[Part]:
-    """A state that is made once, here, and read in ranges: every task would have to make all of it, or the present one
-    changes."""
+    """Copy a state to a store once, on the driver, and return its ranges: otherwise each task would have to compute all
+    of it, or the current state changes while tasks read it."""
 
     def ranges(path: Path) -> Sequence[Part]:
-        # Views of one run that read the same topic share its state.
+        # Views of one run that read the same topic share the copy.
         if not path.exists():
             write_snapshot(instance, Target(topic=topic), at, path)
         return _ranges_of(Origin(instance.config, None, path, None, instance.now), None)
@@ -251,17 +254,17 @@ def _copy_state(instance: Instance, topic: TopicConfig, at: int | None, director
     name = f"state-{xxh3_64_hexdigest(f'{topic.message_type} {topic.label}'.encode())}-{at}.sow"
     if isinstance(directory, Path):
         return ranges(directory / name)
-    # A store is read where it can be mapped into memory.
+    # A store must be a local file to be memory-mapped; its records are then written to the URL.
     with tempfile.TemporaryDirectory(prefix="sowctl-state-") as own:
         return _hand_parts(ranges(Path(own) / name), directory)
 
 
 def _hand_parts(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
-    """Parts that executors do not see, read by the driver into files that they do."""
+    """Read parts that executors cannot see on the driver, and write them to files that executors can see."""
     handed = []
     for part in parts:
         if isinstance(part, FoldedPart):
-            # A copy of a past state was handed over when it was made.
+            # Already in such a file, as a copied state.
             handed.append(part)
             continue
         place = directory / f"handed-{os.urandom(8).hex()}"
@@ -271,7 +274,7 @@ def _hand_parts(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
 
 
 def _needs_fold(instance: Instance, topic: TopicConfig) -> bool:
-    """Return whether the journals alone have the present state, because the store is missing."""
+    """Return whether the current state must be folded from the journals, because the store is missing."""
     whole = topic.whole_topic
     return not (whole.file is not None and whole.file.exists()) and whole.journalled and has_log(instance)
 
@@ -279,12 +282,12 @@ def _needs_fold(instance: Instance, topic: TopicConfig) -> bool:
 def _fold_present(
     spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: FileVisibility
 ) -> FoldedState:
-    """The present state of a topic whose store is missing, out of the journals, as readers in one process have it."""
+    """Plan the fold of the current state of a topic whose store is missing, as readers in one process do."""
     whole = topic.whole_topic
     log = held.enter_context(open_log(instance, whole=True))
     warn_unsplittable(instance, log)
     after = find_rebuild_start(instance, whole, log)
-    # Versions are no part of the present state.
+    # Without history: versions are not part of the current state.
     done = prepare_fold(
         spark, log, [replace(whole, history=None)], after=after, until=log.read_last_txid(), at=None, seen=seen.journal
     )

@@ -1,8 +1,8 @@
-"""stream: journal entries as they are committed, to a data set, to a function, or into another topic
+"""stream: follow the journal and write its entries to a data set, a function or another topic
 (``sowctl-pipeline-stream(1)``).
 
-Every batch is written exactly once: Spark's checkpoint says which entries were read, the data set's log or the topic's
-journal which were written.
+Every batch is written exactly once: Spark's checkpoint records which entries were read; the data set's log, or the
+topic's journal, records which were written.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class Progress(Struct, frozen=True):
-    """Progress of a stream: what it has dealt with since it began, and its distance to its journal's end.
+    """Progress of a stream since its start, and its lag.
 
-    Of the entries that were ``read``, ``records`` were written, with ``bytes`` of payload. ``behind`` are the entries
-    of the journal, of all topics, that no batch has read yet, ``bytes_behind`` their bytes as stored.
+    Of the entries ``read``, ``records`` were written, with ``bytes`` of payload. ``behind`` counts the journal's
+    entries, of all topics, that no batch has read yet, ``bytes_behind`` their stored bytes.
     """
 
     batches: int = 0
@@ -54,8 +54,8 @@ class Progress(Struct, frozen=True):
 
 
 class StreamEntry(NamedTuple):
-    """An entry that is shown. A deletion has no payload; ``topic`` is the logical one where there is one, ``sow_key``
-    None of a topic without keys."""
+    """An entry to show. A deletion has no payload. ``topic`` is the logical topic if it exists; ``sow_key`` is None for
+    a topic without keys."""
 
     operation: str
     payload: bytes | None
@@ -65,38 +65,38 @@ class StreamEntry(NamedTuple):
 
 
 Show = Callable[[list[StreamEntry]], None]
-"""Takes entries, some at a time, in txid order."""
+"""Receives batches of entries, in txid order."""
 SHOW_PARTITION_SIZE = "4MB"
-"""About how much of the journal, as stored, the driver holds at once to show it: a partition."""
+"""Size of partitions, in stored bytes of the journal, for showing: the driver holds one partition at a time."""
 POLL_INTERVAL_SECONDS = 0.2
-"""Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
+"""Seconds between two checks of a query's progress. Spark accepts fractions, although it declares an int."""
 START_PAUSE_SECONDS = 10.0
-"""Seconds before a query is started a second time, and twice as many before the third: a load of the machine that made
-Spark lose patience has not ended a moment later."""
+"""Seconds before the second start of a query, doubled before the third. High load that made Spark time out does not end
+immediately."""
 MAX_START_ATTEMPTS = 3
-"""How often a query is started before its end is an error, where that was Spark's impatience."""
+"""Maximum starts of a query that fails because Spark timed out."""
 LATE_START_TEXT = "failed to connect back"
-"""Of Spark's words where the Python process of a source took more than ten seconds to start, on a busy machine."""
+"""Part of Spark's error if the Python process of a source took more than ten seconds to start, on a busy machine."""
 METRIC_NAME = "sowctl"
-"""The name of what is counted while a batch is written."""
+"""Name of the metrics observed while a batch is written."""
 STREAM_COLUMNS = (
     "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
 )
 
 
 class StreamOptions(DescribedStruct, frozen=True):
-    """Options of a stream: its source, its bounds and its target. Exactly one of ``output`` (a directory of files),
-    ``into`` and ``show``.
+    """Options of a stream: its source, its bounds and its destination. Exactly one of ``output`` (a directory, or a
+    table), ``into`` and ``show`` is set.
 
-    ``format`` is parquet, delta or iceberg; ``partition_by`` are columns, ``_date`` (the day of ``_timestamp``) among
-    them, and, of one topic, paths of fields, whose values make directories of the output.
+    ``format`` is parquet, delta or iceberg. ``partition_by`` names columns, including ``_date`` (the day of
+    ``_timestamp``), and, for a single topic, paths of fields; their values determine the directories of the output.
 
-    ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
-    publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``start`` is where a
-    stream without a checkpoint begins: ``earliest``, ``latest`` (behind what is there), or ``state`` (with the records
-    of the topic). ``max_entries`` and ``max_bytes`` (such as ``64MB`` of the journal as stored) bound a batch (None: as
-    the data source does), with ``split_groups`` within groups, too; ``interval`` (such as ``5 seconds``) is the time
-    between two.
+    ``checkpoint`` is the directory of the stream's position; required except with ``show``. ``client`` names the
+    publisher of ``into``. ``available_now``: stop when all entries that exist at the start are processed. ``start``
+    applies without a checkpoint: ``earliest``, ``latest`` (only new entries), or ``state`` (the topic's records first).
+    ``max_entries`` and ``max_bytes`` (stored bytes of the journal, such as ``64MB``) limit a batch; None uses the
+    default of the data source. With ``split_groups``, batches may end within a group. ``interval`` is the time between
+    batches, such as ``5 seconds``.
     """
 
     checkpoint: str | None = None
@@ -126,10 +126,11 @@ def stream(
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> JobReport:
-    """Follow the journal's entries of ``topic`` (None: of all) until ``stop`` says so, or what is there is dealt with.
+    """Follow the journal's entries of ``topic`` (None: all) until ``stop`` returns True, or with ``available_now`` all
+    entries are processed.
 
-    ``tell`` is called with how far it is, at the beginning and whenever Spark has reported a batch; ``pause`` waits for
-    some seconds before a query is started again.
+    ``tell`` is called with the progress at the start and when Spark's report of a batch changes it; ``pause`` sleeps
+    for a number of seconds before a query is restarted.
 
     Raises UsageError ``SOW-SPK-068``, ConfigError without a TransactionLog, and what reading and writing raise.
     """
@@ -139,7 +140,7 @@ def stream(
     if topic is not None and topic.logical_name is not None:
         from pyspark.sql import functions as f
 
-        # The journal has the entries under the Pattern topic; the logical one is a column.
+        # The journal records entries under the Pattern topic, with the logical topic as a column.
         frame = _read(spark, instance, topic, options).where(f.col("_logical_topic") == topic.logical_name)
     else:
         frame = _read(spark, instance, topic, options)
@@ -151,7 +152,7 @@ def stream(
             _follow(query, seen, stop)
             break
         except Exception as error:
-            # What writes knows its place by the checkpoint; what is shown must not be shown twice.
+            # A query that writes continues at its checkpoint, but entries already shown must not be shown again.
             if not more or LATE_START_TEXT not in str(error) or (counts is not None and counts.read_totals() != (0, 0)):
                 raise
         _wait_before_start(START_PAUSE_SECONDS * (MAX_START_ATTEMPTS - more), stop, pause)
@@ -166,17 +167,17 @@ def stream(
 
 
 def _wait_before_start(seconds: float, stop: Callable[[], bool], pause: Callable[[float], object]) -> None:
-    """Wait, in pieces, so that a request to stop is seen by the query that is started next."""
+    """Wait in short steps until the time has passed or ``stop`` returns True; :func:`_follow` then stops the query."""
     while seconds > 0 and not stop():
         pause(POLL_INTERVAL_SECONDS)
         seconds -= POLL_INTERVAL_SECONDS
 
 
 def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> None:
-    """Wait for the end of a query, or until ``stop`` says so. Raises what ended it."""
+    """Wait until a query ends, or stop it when ``stop`` returns True. Raises the error that ended it."""
     try:
         with translate_errors():
-            # Waiting in pieces, so that a request to stop is seen and progress is counted before Spark forgets it.
+            # Wait in short steps, to notice a request to stop, and to count progress before Spark discards it.
             while not query.awaitTermination(cast(int, POLL_INTERVAL_SECONDS)):
                 seen.add_progress(query)
                 if stop():
@@ -185,7 +186,7 @@ def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> N
     finally:
         if query.isActive:
             query.stop()
-    # Counted once more: the last batches may have been reported since the last check.
+    # Count once more, because batches may have been reported since the last check.
     seen.add_progress(query)
 
 
@@ -203,14 +204,14 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
         raise UsageError("SOW-SPK-068", "a stream that writes requires a checkpoint directory", hint="--checkpoint")
     if options.output is None and (options.partition_by or options.format != "parquet"):
         raise UsageError("SOW-SPK-068", "format and partitions require an output", hint="add --output DIR")
-    # Fields are read by the message type of one topic.
+    # Reading fields requires the message type of a single topic.
     if topic is None and any(text.startswith("/") for text in options.partition_by):
         raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
     for text in options.partition_by:
         if not text.startswith("/") and text not in ("_date", *STREAM_COLUMNS.split(",")[1:]):
             hint = "use a path such as /region, _date, or " + ", ".join(STREAM_COLUMNS.split(",")[1:])
             raise UsageError("SOW-SPK-065", f"unknown partition column {text!r}", hint=hint)
-    # A stream into the topic that it follows would feed itself without end.
+    # A stream into its own source topic would never end.
     if options.into is not None and (topic is None or topic == options.into):
         raise UsageError(
             "SOW-SPK-068",
@@ -221,7 +222,7 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
         raise build_state_error("it follows all topics", "name one topic")
     if options.start == "state" and options.operation == "delete":
         raise build_state_error("it has only deletions", "process all operations, or start with the entries")
-    # The journal keeps a sequence per publisher; only by its name a batch that is repeated can be recognised.
+    # The journal stores a sequence number per publisher; repeated batches are recognized only by publisher name.
     if options.into is not None and options.client is None:
         raise UsageError("SOW-SPK-068", "a stream that publishes requires a client name", hint="add --client NAME")
 
@@ -231,7 +232,7 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     assert instance.config is not None
     reader = spark.readStream.format("sow-journal")
     if options.start == "state":
-        # The records are in the store, of which a directory of journal files knows nothing.
+        # The records are in the store, which cannot be found from the journal directory.
         reader = reader.option("config", str(instance.config.path)).option("root", str(instance.config.root))
     else:
         reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
@@ -254,7 +255,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
 
 
 def _operation(topic: TopicConfig | None, options: StreamOptions) -> str:
-    """Deletions go to another topic only where its keys are the same: they name nothing but a key."""
+    """Return the operations to read. Deletions are published to another topic only if it has the same keys, because
+    they contain only a key."""
     into = options.into
     if into is None or topic is None or options.operation != "all":
         return options.operation
@@ -280,7 +282,7 @@ def _write(
     if "_date" in names:
         frame = frame.withColumn("_date", f.to_date("_timestamp"))
     if showing is None:
-        # Counted while the batch is written: a second pass over the data only to count would double the work.
+        # Counted while the batch is written; a separate count would read the data twice.
         size = f.coalesce(f.sum(f.length("payload")), f.lit(0))
         frame = frame.observe(METRIC_NAME, f.count(f.lit(1)).alias("records"), size.alias("bytes"))
     if options.into is not None:
@@ -317,7 +319,7 @@ def _write(
 
 
 class _FieldColumns:
-    """Adds the texts of some fields of the messages as columns, on an executor."""
+    """Adds the texts of fields of the messages as columns, on an executor."""
 
     def __init__(self, instance: Instance, message_type: str, paths: tuple[FieldPath, ...]) -> None:
         self.instance = instance
@@ -335,19 +337,19 @@ class _FieldColumns:
 
 
 class _EntryForwarder:
-    """Hands every batch on, on the driver."""
+    """Passes the entries of every batch to ``show``, on the driver."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
         self._records = self._bytes = 0
 
     def read_totals(self) -> tuple[int, int]:
-        """Return how many entries and bytes of payload were handed on."""
+        """Return the number of entries shown, and their payload bytes."""
         return self._records, self._bytes
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        # partitions are stretches of the journal in their order; to sort them would read them twice, and the iterator
-        # holds one of them at a time
+        # Partitions are stretches of the journal in order, so no sort is needed; it would read them twice. The iterator
+        # holds one partition at a time.
         columns = "_operation", "payload", "_txid", "coalesce(_logical_topic, _topic)", "_sow_key"
         rows = batch.selectExpr(*columns).toLocalIterator()
         while some := list(islice(rows, JOB_LIMITS.show_batch_rows)):
@@ -367,7 +369,7 @@ class _EntryForwarder:
 
 
 class _Totals:
-    """Totals of all batches, counted from Spark's progress, of which it keeps the last hundred."""
+    """Totals of all batches, counted from Spark's progress reports; Spark retains the last hundred."""
 
     def __init__(self, tell: Callable[[Progress], None] | None = None) -> None:
         self.batches = self.read = self.records = self.bytes = 0
@@ -378,15 +380,15 @@ class _Totals:
         self._say()
 
     def add_progress(self, query: StreamingQuery) -> None:
-        """Count the batches since the last call, those that had something; entries and bytes as Spark observed them."""
+        """Count the non-empty batches since the last call; entries and bytes are as observed by Spark."""
         newest = query.lastProgress
         if newest is None:
             return
         self._lag(newest)
-        # Progress is reported many times for one batch; each counts once.
+        # Spark may report a batch several times; count each once.
         if int(newest["batchId"]) > self._last:
             for one in query.recentProgress:
-                # an idle query reports the number that its next batch will have, without rows
+                # An idle query reports the id of its next batch, with no rows.
                 if one["numInputRows"] and int(one["batchId"]) > self._last:
                     self._count(one)
         self._say()
@@ -401,13 +403,13 @@ class _Totals:
             self.bytes += int(observed["bytes"])
 
     def _lag(self, newest: Any) -> None:
-        """Read the distance to the journal's end as the source reported it when the newest batch was planned."""
+        """Read the lag that the source reported when the newest batch was planned."""
         for source in newest["sources"]:
             try:
                 said = json.loads(source["latestOffset"] or "null")
                 self.behind, self.bytes_behind = int(said["entriesBehind"]), int(said["bytesBehind"])
             except (TypeError, ValueError, KeyError):
-                # Nothing was said where there is no journal yet.
+                # The source reports no lag until a journal exists.
                 continue
 
     def _say(self) -> None:

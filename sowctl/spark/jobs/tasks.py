@@ -1,7 +1,7 @@
-"""Running one function per item on the executors, and reading files that tasks have left (for the jobs).
+"""Run a function once per item on the executors (for the jobs).
 
-A task may run twice, at once too. Whatever it leaves in a staging directory carries the attempt's name, and only the
-names that come back from the attempts that Spark counts are ever used.
+A task may run twice, even concurrently. So the names of its staged files contain the name of the attempt, and only
+files named in the results of successful attempts are used.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ R = TypeVar("R")
 def run_tasks(
     spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str, measure: Measure[R] | None = None
 ) -> list[R]:
-    """``work(item)`` for every item, each a task of its own; the results in the order of the items.
+    """Call ``work(item)`` for every item, each in a separate task, and return the results in the order of the items.
 
-    ``what`` describes the stage in Spark's own page. An error of ours in a task is raised as the same error here.
+    ``what`` describes the stage in Spark's web UI. A SowError in a task is raised here as the same error.
     """
     if not items:
         return []
     describe_stages(spark, what)
     with translate_errors():
-        # As many partitions as items, so that each is retried by itself and the results keep the order of the items.
+        # One partition per item, so that each is retried separately and the results have the order of the items.
         carrier = _ErrorCarrier(work, create_work_counter(measure))
         return spark.sparkContext.parallelize(list(items), len(items)).map(carrier).collect()
 
 
 class TaskRows(Generic[T]):
-    """Rows that tasks make of items: each item is a task of its own; items that the executors make themselves stay in
-    their partitions and their order. ``read`` makes batches of an item, with the columns of ``schema``, a DDL."""
+    """Rows that tasks read from items. Each item of a sequence is a separate task; items of an RDD keep their
+    partitions and order. ``read`` yields the batches of an item, with the columns of ``schema``, a DDL."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class TaskRows(Generic[T]):
 
     @property
     def partitions(self) -> int:
-        """Number of tasks that make the rows."""
+        """Number of tasks that read the rows."""
         return max(1, len(self._items)) if isinstance(self._items, Sequence) else self._items.getNumPartitions()
 
     def build_frame(self) -> DataFrame:
-        """The rows for Spark."""
+        """Return the rows as a DataFrame."""
         pieces: Any = self._items
         if isinstance(pieces, Sequence):
             pieces = self.spark.sparkContext.parallelize(list(map(_row, pieces)), self.partitions)
@@ -74,7 +74,8 @@ class TaskRows(Generic[T]):
         return map_batches(self.spark.createDataFrame(pieces, "item binary"), reader, self.schema)
 
     def collect_results(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
-        """Apply ``work`` to the batches of each task, in the process that reads them: Spark never sees them."""
+        """Apply ``work`` to the batches of each task, in the process that reads them, so they do not pass through
+        Spark."""
         items = self._items
         pieces = self.spark.sparkContext.parallelize(items, self.partitions) if isinstance(items, Sequence) else items
         with translate_errors():
@@ -82,7 +83,7 @@ class TaskRows(Generic[T]):
 
 
 class _ItemWork(Generic[T, R]):
-    """Reads the items of a task, and does the work on what comes."""
+    """Reads the items of a task, and applies ``work`` to their batches."""
 
     def __init__(
         self,
@@ -101,14 +102,14 @@ class _ItemWork(Generic[T, R]):
 
 
 def _row(item: object) -> tuple[bytearray]:
-    """An item as a row: rows of a frame are columns of plain types, so it travels as bytes."""
+    """Return an item as a row with its pickled bytes, because a frame has only columns of plain types."""
     import pickle
 
     return (bytearray(pickle.dumps(item)),)
 
 
 class _ItemReader(Generic[T]):
-    """Reads the items in the rows of a task."""
+    """Unpickles the items in the rows of a task, and reads them."""
 
     def __init__(
         self, read: Callable[[T], Iterator[pyarrow.RecordBatch]], counter: WorkCounter[pyarrow.RecordBatch] | None
@@ -126,7 +127,7 @@ class _ItemReader(Generic[T]):
 def map_batches(
     frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]], schema: str
 ) -> DataFrame:
-    """``frame.mapInArrow(work, schema)``, which would insist on pandas though it needs only Arrow."""
+    """Return ``frame.mapInArrow(work, schema)``, without pandas, which that method requires but does not use."""
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
     from pyspark.sql.udf import UserDefinedFunction
@@ -144,7 +145,7 @@ def collect_frame(
     *,
     measure: Measure[R] | None = None,
 ) -> list[R]:
-    """Apply ``work`` to the rows of each partition of a frame."""
+    """Apply ``work`` to the rows of each partition of a frame, and return the results."""
     import pickle
 
     with translate_errors():
@@ -153,7 +154,7 @@ def collect_frame(
 
 
 class _PickledWork(Generic[R]):
-    """Does the work on the rows of a task, and gives what it makes as rows."""
+    """Applies ``work`` to the rows of a task, and yields its results as rows of pickled bytes."""
 
     def __init__(
         self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]], counter: WorkCounter[R] | None
@@ -171,14 +172,14 @@ class _PickledWork(Generic[R]):
 
 
 class _Gaps(AccumulatorParam[Any]):
-    """Adds up the gaps that tasks have come upon."""
+    """Collects the gaps that tasks have found."""
 
     def zero(self, value: list[Gap]) -> list[Gap]:
-        """None."""
+        """Return an empty list."""
         return []
 
     def addInPlace(self, value1: list[Gap], value2: list[Gap]) -> list[Gap]:  # noqa: N802 - Spark's name
-        """Those of both."""
+        """Return the gaps of both lists."""
         return value1 + value2
 
 
@@ -188,30 +189,30 @@ def create_gap_accumulator(spark: SparkSession) -> Accumulator[Any]:
 
 
 def report_gaps(found: Accumulator[Any], on_gap: Callable[[Gap], None]) -> None:
-    """Tell of the gaps that tasks have come upon, each once, in their order: a task may have run twice."""
+    """Report each gap once, in txid order. A gap may have been added twice, because tasks may run twice."""
     for gap in sorted(set(found.value), key=attrgetter("first_txid")):
         on_gap(gap)
 
 
 def describe_stages(spark: SparkSession, what: str) -> None:
-    """Say what the stages that follow are about."""
+    """Set the description of the following stages."""
     spark.sparkContext.setJobDescription(what)
     if WorkWatch.current is not None:
         WorkWatch.current.begin_stages(what)
 
 
 def format_attempt_name() -> str:
-    """A name that no other attempt of any task in the session has."""
+    """Return a name for this task attempt that is unique in the session."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    # Spark counts task attempts through the whole application; stage and partition are there for people.
+    # The task attempt id is unique in the application; stage and partition are for readers.
     return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
 
 
 class _ErrorCarrier(Generic[T, R]):
-    """A function whose errors reach the driver as they are."""
+    """Calls ``work`` so that its errors are raised unchanged on the driver, and counts its results."""
 
     def __init__(self, work: Callable[[T], R], counter: WorkCounter[R] | None) -> None:
         self._work = work
@@ -226,6 +227,6 @@ class _ErrorCarrier(Generic[T, R]):
 
 
 def carry_iterator(found: Iterable[T]) -> Iterator[T]:
-    """Yield what ``found`` yields, its errors carried."""
+    """Yield the items of ``found``, with :func:`carry_errors`."""
     with carry_errors():
         yield from found

@@ -1,7 +1,7 @@
-"""view: projections with grouping over topics, joined or not, computed on Spark (``sowctl-pipeline-view(1)``).
+"""view: compute projections with grouping over one topic or a join, on Spark (``sowctl-pipeline-view(1)``).
 
-Fields, joins' keys, groupings and aggregates are the engine's evaluators; Spark brings together what belongs together:
-records of one join key where sources are large, then the states of one group.
+The engine evaluates fields, join keys, groupings and aggregates. Spark shuffles the records of large sources by join
+key, then the states of groups by group key.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class AdHocView(Struct, frozen=True):
-    """A view that no configuration has: over one topic, or over the topics that ``joins`` name."""
+    """A view that is not in the configuration: over one topic, or over the topics that ``joins`` name."""
 
     topic: str | None
     projection: tuple[str, ...]
@@ -65,13 +65,13 @@ def view(
     staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
-    """Compute a view over the present records of its topics and write it to ``output``.
+    """Compute a view over the current records of its topics and write it to ``output``.
 
-    Raises MissingError and UsageError for sources that are no topics or views, ExpressionError, InputError
+    Raises MissingError and UsageError for sources that are not topics or views, ExpressionError, InputError
     ``SOW-QRY-004`` for a record that cannot be read, and what reading raises.
     """
     started = monotonic()
-    # Before anything is read: an output that exists would refuse the result of all the work.
+    # Check before the computation, which may take long.
     output.check()
     query = build_query(instance, wanted)
     base = _base(instance, query)
@@ -93,7 +93,8 @@ def view(
 
 
 def build_query(instance: Instance, wanted: View | AdHocView) -> Query:
-    """A view in one form, its sources found. Raises UsageError ``SOW-SPK-066``, MissingError ``SOW-ENG-012``."""
+    """Convert a view to a query, and resolve its sources. Raises UsageError ``SOW-SPK-066`` and ``SOW-SPK-069``, and
+    MissingError ``SOW-ENG-012``."""
     from sowctl.engine.topics.targets import find_topic
 
     if isinstance(wanted, View):
@@ -139,7 +140,7 @@ def _entry(instance: Instance, ref: TopicRef) -> TopicConfig | View | ConflatedT
 
 
 def _base(instance: Instance, query: Query) -> TopicConfig:
-    """A topic beside which to stage."""
+    """Return a topic of the view; the staging directory is created next to its files."""
     entry = _entry(instance, query.sources[0])
     while isinstance(entry, ConflatedTopic):
         entry = _entry(instance, entry.source)
@@ -149,25 +150,26 @@ def _base(instance: Instance, query: Query) -> TopicConfig:
 def _compute_parts(
     spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: FileVisibility, *, copied: bool
 ) -> list[FilePart]:
-    """The view's records by key; views among its sources are computed before."""
+    """Compute the view's records, in key order; views among its sources are computed first."""
     parts: list[Sequence[Part]] = []
     for source in query.sources:
         entry = _entry(instance, source)
         if isinstance(entry, View):
-            # A view over a view: its records are computed first and read from files like those of a topic.
+            # A view over a view: compute the inner view to files, which are read like those of a topic.
             inner = build_query(instance, entry)
             parts.append(_compute_parts(spark, instance, inner, directory, seen, copied=copied))
         elif isinstance(entry, ConflatedTopic):
             parts.append(_write_conflated(instance, entry, directory))
         else:
             parts.append(list_parts(spark, instance, entry, None, directory, seen, copied=copied))
-    # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
+    # The instance is pickled for the tasks; the function that receives notes may hold a terminal, which cannot be.
     plain = replace(instance, notify=_ignore)
     return compute_groups(spark, plain, query, parts, directory)
 
 
 def _write_conflated(instance: Instance, entry: ConflatedTopic, directory: Place) -> list[FilePart]:
-    """The records that a conflated topic shows now, from the driver: what it shows follows from the order of time."""
+    """Write the current records of a conflated topic to files, on the driver, because they depend on the order of all
+    updates."""
     assert instance.config is not None
     front = f"shown-{xxh3_64_hexdigest(f'{entry.message_type} {entry.name}'.encode())}"
     found: list[FilePart] = []

@@ -1,12 +1,12 @@
-"""Joining and grouping records on Spark with the engine's evaluators (for the job ``view``).
+"""Join and group records on Spark with the engine's evaluators (for the job ``view``).
 
-Spark's own aggregates add Doubles in the order of the shuffle and know neither the language's common reading nor its
-order of updates. So every task makes *states* of the groups in its part, exact ones that add up
-(:mod:`sowctl.expressions.rows.retraction`), and these alone are shuffled, by the digest of the group's key: what the
-tasks of the second stage leave is in key order.
+Spark's own aggregates add Doubles in the order of the shuffle, and support neither the language's common reading nor
+its order of updates. So every task computes exact, mergeable *states* of the groups in its part
+(:mod:`sowctl.expressions.rows.retraction`). Only these are shuffled, by the digest of the group's key, so the output of
+the second stage is in key order.
 
-Attached sources of a join that are small go to every task as a whole. Where one is large, every step of the join brings
-together the records of one key text by a shuffle.
+If the joined sources are small, they are broadcast to every task. Otherwise, every step of the join shuffles the
+records by key text.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
     from sowctl.spark.jobs.outputs.output_spec import Part
 
 MAX_HELD_ROWS = 100_000
-"""Rows whose inputs a task holds before it makes states of them. A bound of its memory, not measured."""
+"""Maximum rows whose inputs a task holds before it compacts them into states. Limits its memory; not measured."""
 _STATES = msgspec.msgpack.Encoder()
 _READ_STATES = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 
 Row = tuple[ViewRecord | None, ...]
-"""A row of the join so far: a record of every source, None where none is attached."""
+"""A row of a partial join: a record per source, None for sources without a matching or joined record."""
 
 
 class ProgramFactory:
-    """Makes the program of a view, once in every process that works for it."""
+    """Compiles the program of a view, once per process."""
 
     def __init__(self, instance: Instance, query: Query) -> None:
         self.instance, self.query = instance, query
@@ -72,7 +72,7 @@ class ProgramFactory:
         return self._made
 
     def __getstate__(self) -> tuple[Instance, Query]:
-        # The compiled program stays behind: each process compiles the texts once for itself.
+        # The compiled program is not pickled; each process compiles it again.
         return self.instance, self.query
 
     def __setstate__(self, state: tuple[Instance, Query]) -> None:
@@ -81,21 +81,22 @@ class ProgramFactory:
 
 
 class FilePart(Struct, frozen=True):
-    """Records in a file that a task left; ``read`` rows went into them."""
+    """Records in a file that a task has written; they were computed from ``read`` rows."""
 
     place: Place
     read: int
 
     def iterate_pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values in key order."""
+        """Yield keys and stored values in key order."""
         return read_pairs(self.place)
 
 
 def compute_groups(
     spark: SparkSession, instance: Instance, query: Query, parts: Sequence[Sequence[Part]], directory: Place
 ) -> list[FilePart]:
-    """The groups of a view over the records in ``parts``, a row of parts for every source; in key order."""
-    # One clock for all tasks: an expression that asks for the time gets the same answer everywhere.
+    """Compute the groups of a view over the records in ``parts``, a list of parts per source; returns files in key
+    order."""
+    # One clock for all tasks, so that expressions with the current time have the same value everywhere.
     moment = instance.now
     frozen = Instance(instance.config, partial(int, moment))
     program = Program(frozen, query)
@@ -106,7 +107,7 @@ def compute_groups(
     attached: Broadcast[Any] | None = None
     with translate_errors():
         if sum(map(_size, parts[1:])) <= JOB_LIMITS.max_broadcast_records:
-            # Also without a join, where nothing is attached.
+            # Also without a join; the broadcast is then empty.
             attached = context.broadcast([_read_pairs(spark, some) for some in parts[1:]])
             first = context.parallelize(list(parts[0]), max(1, len(parts[0])))
             counter = create_work_counter(_measure_pairs)
@@ -115,7 +116,8 @@ def compute_groups(
             states = _join_sources(maker, program, _read(context, maker, parts), count).mapPartitions(
                 partial(_compute_shuffled_states, maker, count)
             )
-        # By the digest of the group's key: all states of a group meet in one task, and the parts come out in key order.
+        # Partitions are ranges of digests of group keys: one task merges all states of a group, and the files are in
+        # key order.
         found = (
             states.partitionBy(count, int).mapPartitionsWithIndex(partial(_merge_bucket, maker, directory)).collect()
         )
@@ -125,22 +127,23 @@ def compute_groups(
 
 
 def count_buckets(parts: Sequence[int], parallel: int) -> int:
-    """Return how many tasks merge groups: as many as there are parts, within the bound of the shuffles."""
+    """Return the number of tasks that merge groups: the parts of the largest source, or ``parallel`` if that is more,
+    limited by :data:`MAX_SHUFFLE_BLOCKS`."""
     most = MAX_SHUFFLE_BLOCKS // len(parts) // max(1, sum(parts))
     return max(1, min(most, max(parallel, *parts)))
 
 
 def _size(parts: Sequence[Part]) -> int:
-    """About how many records there are; more than ``max_broadcast_records`` where nothing tells."""
+    """Estimate the number of records; more than ``max_broadcast_records`` if unknown."""
     if all(isinstance(part, FilePart) for part in parts):
         return sum(part.read for part in parts if isinstance(part, FilePart))
-    # Each range of a store tells the records of the whole store.
+    # Each range has the number of records of the complete store.
     known = [part.position.records for part in parts if isinstance(part, RangePart) and part.position is not None]
     return max(known) if len(known) == len(parts) else JOB_LIMITS.max_broadcast_records + 1
 
 
 def _read_pairs(spark: SparkSession, parts: Sequence[Part]) -> list[Pairs]:
-    """All records of a small source, in key order, read by tasks."""
+    """Read all records of a small source, in key order, by tasks."""
     return [
         pairs
         for some in run_tasks(spark, list(parts), _list_pairs, what="records of a joined source")
@@ -164,7 +167,7 @@ def _compute_part_states(
     index: int,
     parts: Iterable[Part],
 ) -> Iterator[tuple[int, bytes]]:
-    """The states of the groups in a part of the first source; the records of all others are at hand."""
+    """Compute the states of the groups in a part of the first source; ``attached`` has the records of all others."""
     program = maker.program
 
     def source(number: int) -> Iterable[Pairs]:
@@ -181,8 +184,8 @@ def _compute_part_states(
 def _group_columns(
     program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
 ) -> Iterator[tuple[int, bytes]]:
-    # No lines of text: a part is a range of a store, and the joined sources came here as records.
-    # Of equal stamps the earlier message is that of the earlier part.
+    # Without lines of text (None), because parts and joined sources contain records. Among equal stamps, the message of
+    # the earlier part is the earlier one.
     found = ColumnGroups(
         program,
         lambda number: iterate_parts(program, number, ((None, some) for some in source(number))),
@@ -194,7 +197,7 @@ def _group_columns(
 
 
 def _group_rows(program: Program, count: int, source: Callable[[int], Iterable[Pairs]]) -> Iterator[tuple[int, bytes]]:
-    # Partners are taken in key order, in which one process reads them.
+    # Matching records are joined in key order, as in a single process.
     held = JoinIndex(program, lambda number: read_records(program, number, source(number)))
     yield from _compute_row_states(
         program, count, (build_rows(program, some, held) for some in read_records(program, 0, source(0)))
@@ -209,19 +212,19 @@ def _read(context: SparkContext, maker: ProgramFactory, parts: Sequence[Sequence
 
 
 def _records(maker: ProgramFactory, number: int, parts: Iterable[Part]) -> Iterator[list[ViewRecord]]:
-    """Read the records of some parts in the form that travels, some at a time."""
+    """Yield the records of parts in the form that is shuffled, in batches."""
     return carry_iterator(some for part in parts for some in read_records(maker.program, number, part.iterate_pairs()))
 
 
 def _join_sources(maker: ProgramFactory, program: Program, sources: Sequence[RDD[Any]], count: int) -> RDD[Any]:
-    """The rows of a join whose sources are brought together step by step."""
+    """Return the rows of a join, computed with a shuffle per step."""
     wide = len(sources)
     rows: RDD[Any] = sources[0].flatMap(partial(_start_rows, wide))
     for number, step in enumerate(program.steps):
-        # Both sides are keyed by the text of the condition, so that those who match meet in one task.
+        # Both sides are keyed by the text of the condition, so that matching rows are processed by the same task.
         left = rows.map(partial(_left_key, maker, number))
         right = sources[program.find_source(step.source)].flatMap(partial(_right_key, maker, number))
-        # One source after the other, in the order of the join's steps; each may be attached to any source before it.
+        # Sources are joined in the order of the join's steps, because each may be joined to any earlier source.
         rows = left.cogroup(right, count).flatMap(partial(_attach_records, maker, number))
     return rows.mapPartitions(partial(_finish_join, maker))
 
@@ -231,10 +234,10 @@ def _start_rows(wide: int, some: list[ViewRecord]) -> list[Row]:
 
 
 def _left_key(maker: ProgramFactory, number: int, row: Row) -> tuple[Any, Row]:
-    """The text by which a row finds records of the next source; where that is NULL, one that no record has."""
+    """Return a row with its join key for the next source; if that is NULL, with a key that no record has."""
     texts = read_left_texts(maker.program, number, row)
     if texts is None:
-        # A key of the row alone, which no record of the other side has; a row without a partner stays in the join.
+        # Rows without a match stay in the join, so they need a key, and one that no record of the other side has.
         return (b"row", *(b"" if one is None else one.key for one in row)), row
     return (b"key", *texts), row
 
@@ -247,12 +250,12 @@ def _right_key(maker: ProgramFactory, number: int, some: list[ViewRecord]) -> li
 def _attach_records(
     maker: ProgramFactory, number: int, found: tuple[Any, tuple[Iterable[Row], Iterable[ViewRecord]]]
 ) -> list[Row]:
-    """The rows of one key, each with every record of the next source."""
+    """Return the rows of one key, each combined with every record of the next source."""
     program = maker.program
     place = program.find_source(program.steps[number].source)
     left, right = found[1]
     others = list(right)
-    # A row that nothing matches stays.
+    # Rows without a match are kept.
     return [
         wider for row in left for wider in ([(*row[:place], other, *row[place + 1 :]) for other in others] or [row])
     ]
@@ -275,11 +278,11 @@ def _compute_shuffled_states(
 
 
 def _compute_row_states(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
-    """The states of the groups of some rows, by the bucket of their digests."""
+    """Compute the states of the groups of rows; yields them by bucket of their digests."""
     groups: dict[GroupKey, Group] = {}
     held = 0
     for rows in found:
-        # The order makes stamps unique: of rows of one instant, the later in it is the later one.
+        # The order makes stamps unique: among rows with equal stamps, the one later in the order is the later one.
         stamps = [(*row.stamp, row.order) for row in rows]
         group_rows(program, rows, stamps).add_to_groups(groups)
         held += len(rows)
@@ -304,7 +307,7 @@ def _encode_buckets(program: Program, groups: dict[GroupKey, Group], count: int)
 def _merge_bucket(
     maker: ProgramFactory, directory: Place, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
-    """The groups of a bucket, in a file by key."""
+    """Merge the groups of a bucket, and write them to a file in key order."""
     return carry_iterator(_write_groups(maker.program, directory, index, found))
 
 

@@ -1,8 +1,8 @@
 """Check before a job that executors see the driver's files and run its code (``sowctl-spark(7)``, ON A CLUSTER).
 
-A path that is missing on a worker, or leads to another copy there, would end a job in its middle, or give another
-result. So executors look at the first bytes of some files, and at a token that the driver has left in the staging
-directory. Called by the jobs that read an instance's files in tasks; with a local master it does nothing.
+If a path is missing on a worker, or refers to another copy, a job fails midway or returns wrong results. So executors
+compare the first bytes of some files, and a token that the driver has written to the staging directory. Called by the
+jobs that read an instance's files in tasks; with a local master it does nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 HEAD_BYTES = 4096
-"""Bytes of a file that are compared: the headers of journal files and stores, which tell one file from another."""
+"""Bytes of a file that are compared: the header of a journal file, which identifies it."""
 TASKS_PER_PROCESSOR = 2
-"""Tasks for each processor of the cluster: which executor takes a task is not ours to say."""
+"""Tasks per processor of the cluster; more than one, because Spark chooses the executor of each task."""
 TOKEN_FILE = "seen-by-executors"
 JOURNAL, STORE = "a journal file", "a store"
 
 
 class Probe(Struct, frozen=True):
-    """A file, and the digest of its first ``size`` bytes where the driver runs. ``what`` names it."""
+    """A file, and the digest of its first ``size`` bytes on the driver. ``what`` describes the file in messages."""
 
     what: str
     place: Place
@@ -45,15 +45,15 @@ class Probe(Struct, frozen=True):
 
 
 class FileVisibility(Struct, frozen=True):
-    """Visibility of an instance's files to executors: of those of its journal, and of its stores. What they do not see
-    the driver reads for them, where staging lies at a URL."""
+    """Visibility of an instance's journal and stores to executors. If staging is at a URL, the driver reads the files
+    that they do not see."""
 
     journal: bool = True
     stores: bool = True
 
 
 class UnseenFile(Struct, frozen=True):
-    """Difference that an executor found for a probe."""
+    """A difference that an executor found for a probe."""
 
     host: str
     probe: Probe
@@ -61,7 +61,7 @@ class UnseenFile(Struct, frozen=True):
 
 
 def build_probe(what: str, place: Place) -> Probe | None:
-    """A probe of a file; None where it cannot be read here: whoever reads it says so."""
+    """Return a probe of a file; None if the driver cannot read it, which is reported when the job reads it."""
     try:
         head = _head(place, HEAD_BYTES)
     except (OSError, SowError):
@@ -70,21 +70,21 @@ def build_probe(what: str, place: Place) -> Probe | None:
 
 
 def list_probes(instance: Instance, shared: Place | None = None) -> list[Probe]:
-    """Probes of an instance's journal and stores, and of a token that is left in the directory ``shared``."""
+    """Return probes of an instance's journal and stores, and of a token written to the directory ``shared``."""
     found: list[Probe | None] = []
     log, config = instance.log, instance.config
     if log is not None and config is not None:
         from sowctl.journal.listing import list_files
 
         files = [paths[0] for paths in list_files(log.directory, config.name, log.local_archive).values()]
-        # The oldest may lie in the archive, the youngest is in the journal's own directory.
+        # The oldest file may be in the archive; the newest is in the journal directory.
         found += [build_probe(JOURNAL, path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
         if isinstance(log.archive_directory, RemotePath):
             from sowctl.journal.archive.manifest import find_manifest
 
             if (known := find_manifest(log.archive_directory, config.name)) is not None:
                 found.append(build_probe("an archive file", log.archive_directory / known.segments[0].name))
-    # The head of a store changes with each commit; what tells its file is that it is there, and how it is made.
+    # The first bytes of a store change with each commit, so the probe only checks that the file exists.
     found += [
         Probe(STORE, path, 0, _digest(b""))
         for path in dict.fromkeys(topic.file for topic in instance.topics if topic.file is not None)
@@ -98,24 +98,25 @@ def list_probes(instance: Instance, shared: Place | None = None) -> list[Probe]:
             remote_files.write_file(token, [content])
         else:
             token.write_bytes(content)
-        # By what was written, and not by what the driver reads back: a store that shows a file to its writer alone is
-        # noticed, too.
+        # The digest is that of the content written. It is not read back, to detect storage that shows a file only to
+        # its writer.
         found.append(Probe("the staging directory", token, len(content), _digest(content)))
     return [one for one in found if one is not None]
 
 
 def require_visibility(spark: SparkSession, instance: Instance, shared: Place | None = None) -> FileVisibility:
-    """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``; where it runs
-    other code: ``SOW-SPK-166``.
+    """Raise ConfigError ``SOW-SPK-141`` if an executor does not see the same files as the driver, ``SOW-SPK-166`` if it
+    runs other code.
 
-    Where ``shared`` is at a URL, executors need not see the files of the instance: what they see is returned.
+    If ``shared`` is at a URL, executors need not see the files of the instance. Returns which ones they see.
     """
     if is_local(spark.sparkContext.master or ""):
         return FileVisibility()
     count = max(2, spark.sparkContext.defaultParallelism * TASKS_PER_PROCESSOR)
     describe_stages(spark, "check the release of the executors")
     with translate_errors():
-        # Not by run(): it sends functions of this package by name, and an executor may have another package, or none.
+        # Not run_tasks(): it pickles functions of this package by name, and an executor may have another version or
+        # none.
         spark.sparkContext.parallelize([identify_code()] * count, count).foreach(require_code)
     probes = list_probes(instance, shared)
     if not probes:
@@ -133,7 +134,7 @@ def require_visibility(spark: SparkSession, instance: Instance, shared: Place | 
 
 
 def find_unseen(probes: Sequence[Probe]) -> list[UnseenFile]:
-    """The probes that this process does not see as the driver has."""
+    """Return the probes whose files are missing, unreadable or different in this process."""
     unseen = []
     for one in probes:
         try:
@@ -151,7 +152,7 @@ def find_unseen(probes: Sequence[Probe]) -> list[UnseenFile]:
 
 
 def raise_unseen(found: Iterable[UnseenFile]) -> None:
-    """Raise ConfigError ``SOW-SPK-141`` for the first that was not seen; the message names all its hosts."""
+    """Raise ConfigError ``SOW-SPK-141`` for the first file that was not seen; the message names all its hosts."""
     unseen = list(found)
     if not unseen:
         return
