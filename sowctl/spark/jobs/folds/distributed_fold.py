@@ -1,12 +1,12 @@
-"""The distributed fold: highest txid per key wins, over pieces of the journals (principle 1).
+"""The distributed fold: the entry with the highest txid per key, over parts of the journals (principle 1).
 
-Map tasks fold a stretch of the journal each, some blocks at a time, and cut what is left by ranges of the key space;
-Spark's shuffle brings the runs of one range together, as few large values rather than as rows; reduce tasks fold those
-and sort them by key. A journal that is large beyond what one shuffle should be asked to do is folded in two
-(:mod:`sowctl.spark.jobs.folds.fold_layout`), and a range that is larger than memory part by part
+Each map task folds a stretch of the journal, some blocks at a time, and cuts the remaining entries by ranges of the key
+space. Spark shuffles these runs by range, as a few large values instead of rows. Reduce tasks fold the runs of a range
+and sort them by key. A journal too large for a single shuffle is folded with two
+(:mod:`sowctl.spark.jobs.folds.fold_layout`), and a range larger than memory part by part
 (:mod:`sowctl.spark.jobs.folds.run_spool`). Memory: 32 MiB in a map task, a part of a range in a reduce task. Called by
-the jobs that rebuild stores, which take sorted files, and by those that answer for an instant, which take the records
-as they come; the runs themselves are of :mod:`sowctl.spark.jobs.folds.runs`.
+the job that rebuilds stores, which reads sorted files, and by jobs that read the state at an instant, which may also
+process the records without files. Runs are defined in :mod:`sowctl.spark.jobs.folds.runs`.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 MAX_SAMPLED_FILES = 8
-"""Files of which a block is looked at to know how much there is to be folded."""
+"""Maximum files of which a block is sampled to estimate the size of the entries."""
 R = TypeVar("R")
 
 
 class FoldedFile(NamedTuple):
-    """A file of sorted records that a reduce task left, and another: of versions where the topic keeps History, else of
-    the txids of the records."""
+    """A file of sorted records that a reduce task has written, and a second file: of versions if the topic has History,
+    otherwise of the txids of the records."""
 
     topic: int
     bucket: int
@@ -95,8 +95,8 @@ class FoldedFile(NamedTuple):
 
 
 class FoldPlan(DescribedStruct, frozen=True):
-    """Plan of a fold: topics in order, entries behind a txid, up to another, not later than ``at``; its layout.
-    ``origin`` is the journal's."""
+    """Plan of a fold: its topics in order, its layout, and the range of entries: txids above ``after`` and up to
+    ``until``, not later than ``at``. ``origin`` is the origin of the journal."""
 
     origin: Origin
     topic_refs: tuple[TopicRef, ...]
@@ -108,8 +108,8 @@ class FoldPlan(DescribedStruct, frozen=True):
 
 
 class FoldResult(DescribedStruct, frozen=True):
-    """The files by topic, in key order; per topic entries folded, time and txid of the last one; tasks that ran; the
-    txids of the records whose keys are to be looked at."""
+    """Result of a fold: per topic the files in key order, the number of entries folded, and time and txid of the last
+    one; the number of tasks; the txids of the records whose keys are to be checked."""
 
     files: tuple[tuple[FoldedFile, ...], ...]
     entries: tuple[int, ...]
@@ -120,13 +120,13 @@ class FoldResult(DescribedStruct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the values of all records."""
+        """Bytes of the stored values of all records."""
         return sum(one.payload_bytes for files in self.files for one in files)
 
 
 class Fold(DescribedStruct):
-    """A fold that has been planned: nothing is read before one of its results is asked for, and the journal's part of
-    the work is done once, however many of them are. ``runs`` are those of one bucket in each partition."""
+    """A planned fold. Executors read the journal when a result is first requested, and only once, because Spark keeps
+    the output of the shuffle. Each partition of ``runs`` has the runs of one bucket."""
 
     plan: FoldPlan
     runs: RDD[Any] | None
@@ -136,17 +136,17 @@ class Fold(DescribedStruct):
 
     @property
     def topic_count(self) -> int:
-        """Number of topics that are folded."""
+        """Number of topics in the fold."""
         return len(self.plan.topic_refs)
 
     def write_files(self, directory: Place) -> FoldResult:
-        """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``; and which records a
-        replay would look at, where the fold is ``marked``."""
+        """Write sorted files of records, and of versions, to ``directory``, by the reduce tasks. If the fold is
+        ``marked``, the result also has the sample of records that a replay would check."""
         files: list[list[FoldedFile]] = [[] for _ in self.plan.topic_refs]
         entries, newest, last = ([0] * self.topic_count for _ in range(3))
         if self.runs is not None:
             with translate_errors():
-                # Spark returns the result of one attempt per task, so files of other attempts are never named.
+                # Spark returns the result of one attempt per task, so files of other attempts are not in the result.
                 found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, directory)).collect()
             for folded, facts in found:
                 topic = folded.topic
@@ -155,14 +155,14 @@ class Fold(DescribedStruct):
                 newest[topic] = max(newest[topic], facts.latest)
                 last[topic] = max(last[topic], facts.last_txid)
         self.report_gaps()
-        # Buckets are ranges of the key space, so their files one after the other are in key order.
+        # Buckets are ranges of the key space, so files sorted by bucket are in key order.
         ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
         tasks = self.plan.shape.task_count if self.runs is not None else 0
         sample = self._sample(ordered, directory)
         return FoldResult(ordered, tuple(entries), tuple(newest), tuple(last), tasks, sample)
 
     def _sample(self, files: Sequence[Sequence[FoldedFile]], directory: Place) -> TxidSet:
-        """The txids of the records that a replay looks at; none where no task has told of them."""
+        """Return the txids of the records that a replay would check; none without marks of tasks."""
         first, last = self.plan.after + 1, self.plan.until
         sample = TxidSet(first, last)
         told = self.marks.value if self.marks is not None else []
@@ -171,7 +171,8 @@ class Fold(DescribedStruct):
             for marks in told:
                 if marks.topic == topic:
                     marked.add(marks.to_array())
-            # Noted entries are looked at if they are records in the end; of blocks, what is left of them says which.
+            # With History, noted entries are checked if they become records. Otherwise the sample of each block depends
+            # on which of its entries become records.
             if rule is None and self.marks is not None:
                 winners = TxidSet(first, last)
                 for txids in read_winners(directory / one.txids for one in row):
@@ -180,8 +181,8 @@ class Fold(DescribedStruct):
         return sample
 
     def map_records(self, made: Callable[[Pairs], R]) -> RDD[R] | None:
-        """Map the topic's records by ``made`` on executors, in key order in and across partitions; None if none
-        folded. No file is left of them."""
+        """Map batches of the topic's records with ``made`` on executors, in key order in and across partitions, without
+        writing files. None if the topic has no entries to fold."""
         assert self.topic_count == 1
         return None if self.runs is None else self.runs.mapPartitionsWithIndex(_RecordMapper(self.plan, made))
 
@@ -202,9 +203,12 @@ def prepare_fold(
     seen: bool = True,
     marked: bool = False,
 ) -> Fold:
-    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``. ``seen``: executors see the files of
-    the journal that lie here; else they read the archive at its URL, and this process what is here alone. ``marked``:
-    tasks tell what it takes to know which records a replay would look at, for :meth:`Fold.write_files`."""
+    """Plan a fold of the entries of ``topics`` above the txid ``after``, up to ``until`` and ``at``.
+
+    ``seen``: executors see the journal's local files. Otherwise they read the archive at its URL, and this process
+    immediately reads the files that are not archived. ``marked``: tasks report the txids from which
+    :meth:`Fold.write_files` selects the records that a replay would check.
+    """
     plan, stretches = plan_fold(spark, log, topics, after, until, at, None if seen else log.find_archived_file)
     if not stretches:
         return Fold(plan, None, log.on_gap)
@@ -217,10 +221,10 @@ def prepare_fold(
         mine = [one for one in stretches if not all(log.find_archived_file(part.number) for part in one.parts)]
         own = [run for stretch in mine for run in here.iterate_runs(stretch)]
         stretches = [one for one in stretches if one not in mine]
-        # Of a path that executors do not see, another file may lie there: they are not told of it.
+        # Executors do not get the path of the journal directory, because on their machines it may contain other files.
         plan = replace(plan, origin=replace(plan.origin, path=log.archive or log.directory, archive=None))
     if not stretches and not own:
-        # All files lie here, and none of them has an entry of these topics: there are no runs to shuffle.
+        # All files are local, and none has an entry of these topics, so there are no runs to shuffle.
         return Fold(plan, None, log.on_gap, told)
     runs = _shuffle_runs(spark, plan, stretches, _Mapper(plan, told, marks, counter), own)
     return Fold(plan, runs, log.on_gap, told, marks)
@@ -235,8 +239,8 @@ def plan_fold(
     at: int | None,
     apart: Callable[[int], object] | None = None,
 ) -> tuple[FoldPlan, list[PlannedStretch]]:
-    """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads;
-    ``apart`` as in :func:`plan_fold_tasks`."""
+    """Return the plan of a fold of ``topics`` above ``after``, up to ``until`` and ``at``, and the stretch of each map
+    task. ``apart`` as in :func:`plan_fold_tasks`."""
     segments = log.list_segments()
     after, until = max(after, segments[0].first_txid - 1), min(until, segments[-1].last_txid)
     stretches, shape = plan_fold_tasks(log, segments, after, until, spark.sparkContext.defaultParallelism, apart)
@@ -253,14 +257,14 @@ def plan_fold(
 
 
 class JournalLookup(Protocol):
-    """The looks into files that a plan may take; a journal's."""
+    """The methods of a journal that a plan uses to look into files."""
 
     def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:
-        """Return about where in a file a txid is."""
+        """Return the approximate position of a txid in a file."""
         ...
 
     def sample_header(self, segment: Segment) -> BlockHeader | None:
-        """The header of some block."""
+        """Return the header of one block of a file."""
         ...
 
 
@@ -272,12 +276,15 @@ def plan_fold_tasks(
     parallel: int,
     apart: Callable[[int], object] | None = None,
 ) -> tuple[list[PlannedStretch], FoldLayout]:
-    """Plan what each map task reads of these files, and the layout of the rest, on so many processors. ``apart`` says
-    by number which files no task reads together with the others."""
+    """Plan the stretches that map tasks read of these files, and the layout of the fold, on ``parallel`` processors.
+
+    A task reads either files for which ``apart`` returns a true value for their number, or others, not both.
+    """
     wanted = find_spans(segments, after, until, log.locate_txid)
     stored = sum(span.size for span in wanted)
     size = max(compute_partition_bytes(stored, 2 * parallel, JOB_LIMITS.min_task_bytes), -(-stored // MAX_MAP_TASKS))
-    # Files apart come first: an archive has the oldest ones. Cut by themselves, no task reads both kinds.
+    # Each group of neighbours of the same kind is split separately. The archive has the oldest files, so files of one
+    # kind are adjacent.
     kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
     stretches = [one for some in kinds for one in split_partitions(some, after, until, size)]
     return stretches, choose_layout(max(1, len(stretches)), estimate_entry_bytes(wanted, log.sample_header), parallel)
@@ -290,8 +297,8 @@ def _shuffle_runs(
     mapper: _Mapper,
     own: Sequence[tuple[int, Run]],
 ) -> RDD[Any]:
-    """The runs of each bucket in a partition, ``own`` among them. What leaves a map task is folded already: without
-    History only the last entry of each key travels."""
+    """Shuffle the runs of map tasks, and ``own``, to one partition per bucket. Map tasks have already folded their
+    entries: without History, only the last entry of each key is shuffled."""
     context, shape = spark.sparkContext, plan.shape
     size = -(-len(stretches) // shape.slices) or 1
     found = [
@@ -307,9 +314,9 @@ def _shuffle_runs(
 
 
 def estimate_entry_bytes(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | None]) -> int:
-    """About how many bytes the entries of these files take in memory: payloads, and 96 bytes for each besides.
+    """Estimate the memory in bytes that the entries of these files need: payloads, and 96 bytes per entry.
 
-    A few blocks of the files tell how much more that is than what is stored.
+    The ratio to the stored size is estimated from a few blocks.
     """
     step = max(1, len(wanted) // MAX_SAMPLED_FILES)
     stored = raw = 0
@@ -345,14 +352,14 @@ class _Mapper:
         return carry_iterator(run for stretch in stretches for run in self.iterate_runs(stretch))
 
     def iterate_runs(self, stretch: PlannedStretch) -> Iterator[tuple[int, Run]]:
-        """The runs of a stretch, some blocks at a time."""
+        """Yield the runs of a stretch, folding some blocks at a time."""
         with open_journal(self.plan.origin, task=stretch) as log:
             log.on_gap = lambda gap: self.told.add([gap])
             for blocks in _batch_blocks(stretch.read_blocks(log, self.plan.after, self.plan.until)):
                 yield from self.fold_blocks(blocks)
 
     def fold_blocks(self, blocks: list[Block]) -> Iterator[tuple[int, Run]]:
-        """Yield every range of keys that some blocks have entries in, with the run of each topic."""
+        """Fold blocks; yields, for each topic, every range of keys that has entries, with its run."""
         import numpy as np
         import pyarrow as pa
 
@@ -364,7 +371,7 @@ class _Mapper:
             if not batches:
                 continue
             if self.marks is not None:
-                # The first entry of a block stands for its beginning: what is left of the block is not before it.
+                # The first entry marks the start of a block: all records of the block have this txid or a higher one.
                 some = [batch["txid"].to_numpy() for batch in batches]
                 some = [txids[:1] if rule is None else select_history_txids(txids) for txids in some]
                 self.marks.add([TxidMarks.from_array(number, np.concatenate(some))])
@@ -372,7 +379,7 @@ class _Mapper:
             if self.counter is not None:
                 self.counter.add(table)
             keys = table["key"].to_numpy()
-            # The counts of these blocks travel with their first run only, so that the sum counts each entry once.
+            # Only the first run contains the count of these blocks, so that the sum counts each entry once.
             facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
             # A topic with History needs every version; all others need the last entry of each key.
             chosen = find_last_occurrences(keys) if rule is None else np.arange(len(keys))
@@ -383,7 +390,7 @@ class _Mapper:
 
 
 def _batch_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Blocks in their order, so many together as are worth folding at once, and not more than memory has room for."""
+    """Yield batches of consecutive blocks, each as large as a task folds at a time (``fold_batch_bytes``)."""
     found: list[Block] = []
     size = 0
     for block in blocks:
@@ -397,7 +404,7 @@ def _batch_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 class _PartitionRuns:
-    """The runs of one partition of a shuffle, and what is known of each topic's."""
+    """Adds the runs of one partition of a shuffle to a spool; collects facts and first txid of each topic."""
 
     def __init__(self, spool: RunSpool, runs: Iterable[tuple[int, Run]]) -> None:
         self.facts: dict[int, RunFacts] = {}
@@ -414,7 +421,7 @@ class _PartitionRuns:
 
 
 class _Combiner:
-    """Between two shuffles: what the tasks of one slice have left of a range of keys, folded."""
+    """Folds the runs of one slice in a range of keys, between the two shuffles."""
 
     def __init__(self, plan: FoldPlan) -> None:
         self.plan = plan
@@ -423,7 +430,7 @@ class _Combiner:
         return carry_iterator(self.combine_runs(index, runs))
 
     def combine_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
-        """The runs of all buckets in the range."""
+        """Yield the runs of all buckets in the range."""
         import pyarrow as pa
 
         shape = self.plan.shape
@@ -434,13 +441,13 @@ class _Combiner:
                 for _, table in spool.read_parts(topic):
                     some = select_latest(table) if self.plan.rules[topic] is None else table
                     for bucket, places in iterate_parts(some["key"].to_numpy(), shape.buckets):
-                        # As in a map task, only the first run carries the counts.
+                        # As in a map task, only the first run contains the counts.
                         yield bucket, Run(found.first[topic], facts, encode_stream(some.take(pa.array(places))), topic)
                         facts = RunFacts(0, facts.latest, facts.last_txid)
 
 
 class _Reducer:
-    """The end of a fold whose records are left in files."""
+    """The reduce task of a fold that writes records to files."""
 
     def __init__(self, plan: FoldPlan, directory: Place) -> None:
         self.plan = plan
@@ -450,13 +457,12 @@ class _Reducer:
         return carry_iterator(self.reduce_runs(index, runs))
 
     def reduce_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[FoldedFile, RunFacts]]:
-        """The files of one bucket: of every topic of which runs came."""
+        """Write the files of one bucket, for every topic with runs."""
         shape = self.plan.shape
         with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
             found = _PartitionRuns(spool, runs)
             for topic, facts in found.facts.items():
-                # The attempt is part of the name: a task that Spark runs twice must not write into the file of the
-                # other.
+                # The name contains the attempt, because Spark may run a task twice, and both write files.
                 name = f"fold-{topic}-{index}-{format_attempt_name()}"
                 place, rule = self.directory / name, self.plan.rules[topic]
                 tables = (table for _, table in spool.read_parts(topic))
@@ -473,7 +479,7 @@ class _Reducer:
 
 
 def _write_retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:
-    """Write the records of a part, and the versions that a topic with History keeps of its keys."""
+    """Write the records of a part, and the versions that a topic with History retains."""
     left = retain_versions(iterate_timelines(table), rule)
     for part in split_pairs(list(zip(left.keys, left.values, strict=True)), JOB_LIMITS.part_pairs):
         records.add(part)
@@ -482,7 +488,7 @@ def _write_retained(table: pyarrow.Table, rule: Retention, records: PairFile, ve
 
 
 class _RecordMapper(Generic[R]):
-    """The end of a fold whose records go on to what reads them."""
+    """The reduce task of a fold that passes records on without files."""
 
     def __init__(self, plan: FoldPlan, made: Callable[[Pairs], R]) -> None:
         self.plan = plan
@@ -492,7 +498,7 @@ class _RecordMapper(Generic[R]):
         return carry_iterator(self.map_runs(index, runs))
 
     def map_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[R]:
-        """The records of one bucket."""
+        """Yield the records of one bucket, in batches mapped with ``made``."""
         shape = self.plan.shape
         with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
             _PartitionRuns(spool, runs)

@@ -1,8 +1,8 @@
 """Layout of a fold: its map tasks, its shuffles, and its ranges of the key space.
 
-Spark keeps a block for every map task and every reduce task of a shuffle, empty ones too; what the driver remembers of
-them, and what executors ask each other for, grows with the product. A plan made of numbers alone, so that it can be
-looked at without data; :mod:`sowctl.spark.jobs.folds.distributed_fold` carries it out.
+A shuffle in Spark has a block for every pair of map task and reduce task, even if it is empty, so the driver's memory
+and the requests between executors grow with the product. The layout is computed from numbers only, so that it can be
+tested without data; :mod:`sowctl.spark.jobs.folds.distributed_fold` executes it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from msgspec import Struct
 from sowctl.spark.jobs.limits import JOB_LIMITS
 
 MAX_SHUFFLE_BLOCKS = 1_000_000
-"""Map tasks times reduce tasks of all shuffles of a fold, at most."""
+"""Maximum blocks (map tasks times reduce tasks) of all shuffles of a fold."""
 MIN_REDUCE_TASKS = 256
-"""Reduce tasks that one shuffle should have left where it has to have fewer than there are parts."""
+"""Reduce tasks that a single shuffle must allow; otherwise, if the fold needs more, it uses two shuffles."""
 MAX_REDUCE_TASKS = 1024
-"""Reduce tasks where there are two shuffles."""
+"""Maximum reduce tasks with two shuffles, before rounding up to a multiple of ``coarse``."""
 MAX_MAP_TASKS = 50_000
-"""Map tasks, at most: with more, no room would be left for the first of two shuffles."""
+"""Maximum map tasks; with more, too few blocks would remain for the first of two shuffles."""
 
 
 class FoldLayout(Struct, frozen=True):
-    """``maps`` tasks read; ``buckets`` tasks end the fold, each in ``parts`` parts, one after the other.
+    """Layout with ``maps`` map tasks and ``buckets`` reduce tasks; each of these processes ``parts`` parts in sequence.
 
-    With one shuffle ``slices`` is 1. With two, the map tasks are cut into so many slices, rows of neighbours; each has
-    a shuffle of its own into ``coarse`` ranges, in which entries that later ones replaced go; the second one brings the
-    slices together. ``coarse`` divides ``buckets``.
+    With one shuffle, ``slices`` is 1. With two, consecutive map tasks are grouped into ``slices`` slices. The first
+    shuffle is separate for each slice, and has ``coarse`` ranges, in which replaced entries are removed. The second
+    shuffle combines the slices. ``coarse`` divides ``buckets``.
     """
 
     maps: int
@@ -37,29 +37,29 @@ class FoldLayout(Struct, frozen=True):
 
     @property
     def task_count(self) -> int:
-        """Tasks of all stages."""
+        """Number of tasks of all stages."""
         return self.maps + self.buckets + (self.slices * self.coarse if self.slices > 1 else 0)
 
     @property
     def shuffle_blocks(self) -> int:
-        """Blocks of all shuffles."""
+        """Number of blocks of all shuffles."""
         if self.slices == 1:
             return self.maps * self.buckets
         return self.maps * self.coarse + self.slices * self.coarse * self.buckets
 
     @property
     def coarse_parts(self) -> int:
-        """Parts of a task of the first of two shuffles: whole buckets, and few enough that each fits into memory."""
+        """Parts of a task after the first of two shuffles: those of its buckets, each small enough for memory."""
         return self.buckets // self.coarse * self.parts
 
 
 def choose_layout(maps: int, size: int, parallel: int, blocks: int = MAX_SHUFFLE_BLOCKS) -> FoldLayout:
-    """The layout for ``maps`` map tasks and ``size`` bytes of values, on ``parallel`` processors.
+    """Choose the layout for ``maps`` map tasks and ``size`` bytes of values, on ``parallel`` processors.
 
-    One shuffle if that leaves enough reduce tasks, else two. ``blocks``: shuffle blocks at most.
+    One shuffle if ``blocks``, the maximum of shuffle blocks, allows enough reduce tasks; otherwise two.
     """
     parts = max(1, -(-size // JOB_LIMITS.part_bytes))
-    # Small data is not worth a task for every processor.
+    # For small data, a task per processor costs more than it saves.
     wanted = max(parts, parallel if size > JOB_LIMITS.part_bytes // 8 else 1)
     if maps == 1 or maps * min(wanted, MIN_REDUCE_TASKS) <= blocks:
         buckets = min(wanted, blocks // max(maps, 1))
@@ -69,6 +69,6 @@ def choose_layout(maps: int, size: int, parallel: int, blocks: int = MAX_SHUFFLE
     fine = -(-min(wanted, MAX_REDUCE_TASKS) // coarse)
     buckets = coarse * fine
     most = max(2, min(maps, blocks // 2 // (coarse * buckets)))
-    # Slices of equal size: where that leaves fewer of them, so many there are.
+    # Slices of equal size, possibly fewer than allowed.
     slices = -(-maps // -(-maps // most))
     return FoldLayout(maps, buckets, -(-parts // buckets), slices, coarse)

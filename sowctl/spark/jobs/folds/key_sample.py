@@ -1,12 +1,11 @@
-"""Records of a fold whose keys are checked: those that a replay of the same entries checks.
+"""Select and check the keys of a sample of a fold's records, the same as in a replay of the entries.
 
-A replay looks at some records of every block that has records left, or, where a topic keeps History, at those of some
-noted entries that are records in the end (:mod:`sowctl.engine.fold.journal_fold`). A task knows blocks or records,
-never both: those that read the journal tell where blocks begin and which entries are noted, those that fold which
-entries are left, and the driver, through whose hands all records go, chooses and looks. It refuses what a replay
-refuses, with the same error.
+A replay checks some records of every block that has records left. For topics with History, it checks those noted
+entries that become records (:mod:`sowctl.engine.fold.journal_fold`). No task knows both blocks and records: map tasks
+report the starts of blocks and the noted entries, reduce tasks report the remaining entries. The driver, which writes
+all records, selects the sample and checks it. It raises the same error as a replay.
 
-Everything is held as one bit for each entry of the journal, however large its blocks and many its keys are.
+Sets of txids use one bit per entry of the journal, independent of the number of keys and the size of blocks.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ANY_KEY = bytes(8)
 
 
 class TxidSet:
-    """A set of txids from ``first`` to ``last``: a bit for each."""
+    """A set of txids from ``first`` to ``last``, as a bitmap."""
 
     def __init__(self, first: int, last: int) -> None:
         import numpy as np
@@ -48,66 +47,66 @@ class TxidSet:
         self._bits = np.zeros(max(0, last - first + 1) + 7 >> 3, dtype=np.uint8)
 
     def add(self, txids: Any) -> None:
-        """Take in a numpy array of txids (u64) within the bounds, none of them twice."""
+        """Add a numpy array of distinct txids (u64) within the bounds."""
         import numpy as np
 
         places = txids - np.uint64(self._first)
         bits = places & np.uint64(7)
         for bit in range(8):
-            # Txids are distinct, so among those of one bit no byte comes twice, and no assignment is lost.
+            # Txids are distinct, so those with the same bit are in distinct bytes, and no assignment is lost.
             self._bits[places[bits == bit] >> np.uint64(3)] |= np.uint8(1 << bit)
 
     def mask_members(self, txids: Any) -> Any:
-        """Of a numpy array of txids (u64) within the bounds: whether each is in the set."""
+        """Return an array with 1 for each of the txids (numpy, u64, within the bounds) in the set, otherwise 0."""
         import numpy as np
 
         places = txids - np.uint64(self._first)
         return self._bits[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8) & np.uint8(1)
 
     def iterate_windows(self) -> Iterator[Any]:
-        """All of it, ascending, as an array of those in each row of ``window_txids`` txids."""
+        """Yield all members in ascending order, as one array for each window of ``window_txids`` txids."""
         import numpy as np
 
         for start in range(0, len(self._bits), JOB_LIMITS.window_txids >> 3):
             some = self._bits[start : start + (JOB_LIMITS.window_txids >> 3)]
-            # Of a topic that has few of a journal's entries most bytes are zero.
+            # Skip zero bytes: most are zero if the topic has few of the journal's entries.
             where = some.nonzero()[0]
             rows, bits = np.unpackbits(some[where], bitorder="little").reshape(-1, 8).nonzero()
             yield (start + where[rows]).astype(np.uint64) * np.uint64(8) + (bits + self._first).astype(np.uint64)
 
 
 class TxidMarks(Struct, frozen=True):
-    """Txids of a topic, ascending, that a task which reads the journal reports. Where the topic keeps no History they
-    are the first ones of its blocks, else those of noted entries."""
+    """Txids of a topic, ascending, that a map task reports: the first txid of each block, or for a topic with History
+    the txids of noted entries."""
 
     topic: int
     packed: bytes
 
     @classmethod
     def from_array(cls, topic: int, txids: Any) -> TxidMarks:
-        """Those of a numpy array (u64)."""
+        """Pack a numpy array (u64)."""
         import numpy as np
 
-        # Blocks are about equally large, so that the steps between them take few bytes.
+        # Blocks have similar sizes, so the differences compress well.
         return cls(topic, compress(np.diff(txids, prepend=np.uint64(0)).tobytes(), 1))
 
     def to_array(self) -> Any:
-        """The array."""
+        """Return the txids as a numpy array (u64)."""
         import numpy as np
 
         return np.frombuffer(decompress(self.packed), dtype=np.uint64).cumsum(dtype=np.uint64)
 
 
 class _MarksParam(AccumulatorParam[Any]):
-    """Puts together what tasks tell."""
+    """Collects the marks of tasks."""
 
     def zero(self, value: list[TxidMarks]) -> list[TxidMarks]:
-        """Nothing."""
+        """Return an empty list."""
         return []
 
     def addInPlace(self, value1: list[TxidMarks], value2: list[TxidMarks]) -> list[TxidMarks]:  # noqa: N802 - Spark's name
         """Return the marks of both lists."""
-        # In place: tens of thousands of tasks tell something.
+        # In place, because tens of thousands of tasks add marks.
         value1 += value2
         return value1
 
@@ -118,26 +117,26 @@ def create_mark_accumulator(spark: SparkSession) -> Accumulator[Any]:
 
 
 def select_history_txids(txids: Any) -> Any:
-    """Return the txids that a replay notes, of a block's entries of a topic with History."""
+    """Return the txids that a replay notes among a block's entries of a topic with History."""
     return txids[:: -(-len(txids) // FOLD_LIMITS.compared_key_entries)]
 
 
 def read_txids(values: Sequence[bytes]) -> Any:
-    """The txids of stored values as a numpy array (u64)."""
+    """Return the txids of stored values as a numpy array (u64)."""
     import numpy as np
 
     return np.frombuffer(extract_raw_stamps(values), STAMP_DTYPE)["txid"].astype(np.uint64)
 
 
 def record_txids(parts: Iterable[Pairs], file: PairFile) -> Iterator[Pairs]:
-    """Yield parts of records unchanged; their txids go into a file, which :func:`read_winners` reads."""
+    """Yield parts of records unchanged, and write their txids to a file for :func:`read_winners`."""
     for keys, values in parts:
         file.add(([_ANY_KEY], [read_txids(values).astype("<u8").tobytes()]))
         yield keys, values
 
 
 def read_winners(places: Iterable[Place]) -> Iterator[Any]:
-    """The txids that :func:`record_txids` has left in files. Raises what :func:`read_pairs` raises."""
+    """Yield the txids that :func:`record_txids` has written to files. Raises what :func:`read_pairs` raises."""
     import numpy as np
 
     for place in places:
@@ -147,11 +146,11 @@ def read_winners(places: Iterable[Place]) -> Iterator[Any]:
 
 
 def choose_sample(sample: TxidSet, starts: TxidSet, winners: TxidSet) -> None:
-    """Take into ``sample`` those of a topic's ``winners`` that a replay looks at; ``starts`` are the first txids of all
-    blocks that have any."""
+    """Add to ``sample`` those of a topic's ``winners`` that a replay checks; ``starts`` are the first txids of all
+    blocks with winners, and possibly others."""
     import numpy as np
 
-    # What stands behind the last start of a window may go on in the next one: it is held until another start is seen.
+    # The last block of a window may continue in the next one, so its winners are held until the next start.
     first, left = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64)
     for begun, won in zip(starts.iterate_windows(), winners.iterate_windows(), strict=True):
         first, left = np.concatenate((first, begun)), np.concatenate((left, won))
@@ -163,12 +162,12 @@ def choose_sample(sample: TxidSet, starts: TxidSet, winners: TxidSet) -> None:
 
 
 def _select_spread(starts: Any, winners: Any) -> Any:
-    """Of the winners of whole blocks, up to :data:`SAMPLE_RECORDS` of each, at the places where a replay takes them."""
+    """Select up to :data:`SAMPLE_RECORDS` winners of each complete block, at the same positions as a replay."""
     import numpy as np
 
     begins = winners.searchsorted(starts)
     counts = np.diff(begins, append=len(winners))
-    # Every winner came from a block that was told of; else a block would be passed over unseen.
+    # Every winner belongs to a reported block; otherwise a block would not be checked.
     assert counts.sum() == len(winners)
     steps = np.maximum(-(-counts // SAMPLE_RECORDS), 1)
     places = np.arange(len(winners)) - begins.repeat(counts)
@@ -176,10 +175,10 @@ def _select_spread(starts: Any, winners: Any) -> Any:
 
 
 class KeySampler:
-    """Looks at the records of a sample among those that go into a new store, in key order.
+    """Checks the records of a sample while all records are written to a new store in key order.
 
-    Raises the RefusedError ``SOW-RPL-010`` that a replay raises: of the record with the lowest txid, because it goes
-    through the journal; where the topic keeps History, of the one with the lowest key.
+    :meth:`finish` raises the same RefusedError ``SOW-RPL-010`` as a replay: for the record with the lowest txid,
+    because a replay reads the journal in order; for a topic with History, for the one with the lowest key.
     """
 
     def __init__(self, instance: Instance, topic: TopicConfig, sample: TxidSet) -> None:
@@ -190,7 +189,7 @@ class KeySampler:
         self._found: tuple[int, bytes] | None = None
 
     def sample_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Look at those of the sample."""
+        """Check the given records that belong to the sample."""
         if not self._present.known or not keys:
             return
         places = self._sample.mask_members(read_txids(values)).nonzero()[0].tolist()
@@ -200,13 +199,13 @@ class KeySampler:
             self._compare()
 
     def watch_parts(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
-        """``parts`` as they come, looked at."""
+        """Yield ``parts`` unchanged, and check the records of the sample."""
         for keys, values in parts:
             self.sample_records(keys, values)
             yield keys, values
 
     def finish(self) -> None:
-        """Compare the sampled keys, and raise the errors found."""
+        """Check the remaining records, and raise RefusedError ``SOW-RPL-010`` if a key was wrong."""
         self._compare()
         if self._found is not None:
             raise make_other_keys_error(self._present.topic, int.from_bytes(self._found[1], "big"))
@@ -216,7 +215,7 @@ class KeySampler:
         self._keys, self._values = [], []
         others = self._present.find_misplaced(keys, values)
         txids = read_txids([values[place] for place in others]).tolist()
-        # Records come in key order: with History the first one found is the one with the lowest key.
+        # Records arrive in key order, so with History the first one found has the lowest key.
         earliest = self._present.topic.history is None
         for place, txid in zip(others, txids, strict=True):
             if self._found is None or (earliest and txid < self._found[0]):

@@ -1,7 +1,7 @@
-"""Runs of more entries than a task has memory for: cut into parts of the key space on the task's own disk.
+"""Spool for runs larger than a task's memory: cut into parts of the key space, on the task's local disk.
 
-A reduce task of :mod:`sowctl.spark.jobs.folds.distributed_fold` hands in its runs as the shuffle gives them, and gets
-them back part by part, in key order, the entries of each part in txid order.
+A reduce task of :mod:`sowctl.spark.jobs.folds.distributed_fold` adds its runs in the order of the shuffle, and reads
+them part by part, in key order; in each part, the entries of a key are in txid order.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class RunSpool:
-    """Runs of several topics, given back in ``read_parts`` parts; the part of a key is that among all ``count`` parts
-    of the key space, less ``first``."""
+    """Runs of several topics, in ``parts`` parts. The key space has ``count`` parts in total, of which the first one in
+    this spool is ``first``."""
 
     def __init__(self, first: int, parts: int, count: int) -> None:
         self._first, self._parts, self._count = first, parts, count
@@ -41,26 +41,25 @@ class RunSpool:
             self._file.close()
 
     def add(self, run: Run) -> None:
-        """Take a run; runs come in any order."""
+        """Add a run; runs may be added in any order."""
         self._held.setdefault(run.topic, []).append(run)
         self._size += len(run.entries)
         if self._parts > 1 and self._size >= JOB_LIMITS.spool_buffer_bytes:
             self._cut()
 
     def list_topics(self) -> list[int]:
-        """The topics of which there are runs."""
+        """Return the topics that have runs."""
         return sorted({*self._held, *(topic for topic, _ in self._places)})
 
     def read_parts(self, topic: int) -> Iterator[tuple[int, pyarrow.Table]]:
-        """The entries of a topic, part by part: the part's number, and those of each key in txid order.
-
-        Handed out once.
+        """Yield the entries of a topic by part: the part's number, and a table with the entries of each key in txid
+        order. Can be read only once.
         """
         import pyarrow as pa
 
         if self._file is None:
             if held := self._held.pop(topic, []):
-                # Runs of one stretch stand in txid order key by key, and stretches do not overlap.
+                # In each run the entries of a key are in txid order, and stretches do not overlap.
                 yield 0, merge_runs(held)
             return
         self._cut()
@@ -68,11 +67,11 @@ class RunSpool:
             places = self._places.pop((topic, part), [])
             if places:
                 table = pa.concat_tables([read_stream(self._read(*place)) for place in places]).combine_chunks()
-                # What was cut at different times came in any order.
+                # Pieces that were cut at different times are not in txid order.
                 yield part, table.take(pa.array(table["txid"].to_numpy().argsort()))
 
     def _cut(self) -> None:
-        """Put what is held into the file, each part by itself."""
+        """Write the buffered runs to the file, separated by part."""
         import pyarrow as pa
 
         if self._file is None:
@@ -95,6 +94,6 @@ class RunSpool:
 
 
 def find_local_directory() -> str | None:
-    """Return the local directory of Spark on this machine, None where Spark names none."""
+    """Return the first of Spark's local directories on this machine; None if it is not set or not writable."""
     named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return named if named and os.access(named, os.W_OK) else None

@@ -1,9 +1,9 @@
-"""Runs: a topic's entries of one stretch of the journal in one range of keys, as Arrow makes and reads them.
+"""Runs: a topic's entries of one stretch of the journal in one range of keys, as Arrow streams.
 
-The map tasks of :mod:`sowctl.spark.jobs.folds.distributed_fold` make runs of a journal's blocks, its reduce tasks read
-those of one range together: the records that are left, or every key's entries in their order. Numbers and payloads go
-from the decompressed blocks into Arrow without being looked at one by one. What an entry does to a record is said by
-sow-journal(5).
+The map tasks of :mod:`sowctl.spark.jobs.folds.distributed_fold` encode the entries of blocks as runs. Its reduce tasks
+merge the runs of a range, and read the remaining records, or the entries of every key in order. Numbers and payloads
+pass from decompressed blocks to Arrow as columns, not one by one. sow-journal(5) specifies the effect of an entry on a
+record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES = ["key", "check", "txid", "time", "expiration", "operation", "payload", 
 
 
 class RunFacts(Struct, frozen=True):
-    """Entries of a run before folding, time and txid of the last one."""
+    """Number of entries of a run before folding, and time and txid of the last one."""
 
     entries: int
     latest: int
@@ -41,8 +41,8 @@ class RunFacts(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """Entries of a topic of one stretch in one bucket, those of a key in txid order: an Arrow stream of
-    :func:`build_entry_batch`. ``topic`` is its place among those that are folded."""
+    """Entries of a topic of one stretch in one bucket, those of a key in txid order, as an Arrow stream with the
+    columns of :func:`build_entry_batch`. ``topic`` is the index of the topic in the fold."""
 
     first_txid: int
     facts: RunFacts
@@ -53,22 +53,21 @@ class Run(Struct, frozen=True):
 def build_entry_batch(
     block: Block, ref: TopicRef, after: int, until: int, at: int | None
 ) -> pyarrow.RecordBatch | None:
-    """A block's entries of a topic as an Arrow batch; None where there are none.
+    """Return a block's entries of a topic as an Arrow batch; None if there are none.
 
-    Entries without a key are left out, and those not above the txid ``after``, above ``until``, or later than ``at``
+    Only entries that have a key, with txids above ``after`` and up to ``until``, and not later than ``at``
     (microseconds UTC).
     """
     import numpy as np
     import pyarrow as pa
 
-    # The block's list of topics says so; its columns are then never unpacked.
+    # The block has a list of its topics, so that the columns of other blocks are not decompressed.
     if not block.map.has_topic(ref):
         return None
     columns = block.decode_numpy_columns()
-    # The rule for what belongs to a topic and a range is the engine's own.
+    # The engine's own function selects the entries, so that all folds use the same rule.
     chosen = build_entry_mask(block, (ref,), after=after, until=until, at=at)
-    # The payloads lie back to back in the block: their running lengths are the offsets that Arrow wants, without a
-    # copy.
+    # Payloads are contiguous in the block, so their cumulative lengths are Arrow's offsets, and no copy is needed.
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
     raw = pa.py_buffer(block.decompress_payloads())
@@ -92,7 +91,7 @@ def build_entry_batch(
 
 
 def encode_stream(table: pyarrow.Table) -> bytes:
-    """A table as an Arrow stream in compressed bytes, which may be stored or sent."""
+    """Encode a table as a compressed Arrow stream."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -102,39 +101,39 @@ def encode_stream(table: pyarrow.Table) -> bytes:
 
 
 def read_stream(raw: bytes) -> pyarrow.Table:
-    """The table of :func:`encode_stream`."""
+    """Decode a table from :func:`encode_stream`."""
     import pyarrow as pa
 
     return pa.ipc.open_stream(raw).read_all()
 
 
 def merge_runs(runs: list[Run]) -> pyarrow.Table:
-    """The entries of runs, those of a key in txid order; the runs are forgotten."""
+    """Merge the entries of runs, those of a key in txid order; empties the list ``runs``."""
     import pyarrow as pa
 
-    # The shuffle gives runs in any order. Stretches do not overlap, so by their first txid all entries of a key come in
-    # txid order.
+    # The shuffle returns runs in any order. Stretches do not overlap, so sorted by first txid, the entries of each key
+    # are in txid order.
     runs.sort(key=attrgetter("first_txid"))
-    # The list is emptied as soon as the tables exist, so that both are not in memory for long.
+    # The list is cleared as soon as the tables exist, so that encoded runs and tables are not both held for long.
     tables = [read_stream(run.entries) for run in runs]
     runs.clear()
     return pa.concat_tables(tables).combine_chunks()
 
 
 def select_latest(table: pyarrow.Table) -> pyarrow.Table:
-    """The last entry of every key, deletions among them, in key order."""
+    """Return the last entry of every key, including deletions, in key order."""
     import pyarrow as pa
 
     return table.take(pa.array(find_last_occurrences(table["key"].to_numpy())))
 
 
 def iterate_latest(table: pyarrow.Table) -> Iterator[Pairs]:
-    """The last entry of every key but the deleted ones, in key order."""
+    """Yield the records, that is the last entry of every key that is not deleted, in key order."""
     import numpy as np
     import pyarrow as pa
 
     order = find_last_occurrences(table["key"].to_numpy())
-    # After the choice of the last entries: a deletion must first win over the publishes before it.
+    # Remove deletions only after selecting the last entries, because a deletion replaces earlier publishes.
     order = order[table["operation"].to_numpy()[order] != DELETE]
     size = JOB_LIMITS.part_pairs
     for places in np.split(order, range(size, len(order), size)) if len(order) else ():
@@ -142,11 +141,11 @@ def iterate_latest(table: pyarrow.Table) -> Iterator[Pairs]:
 
 
 def iterate_timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Every key with its stored values in txid order, in key order."""
+    """Yield every key, in key order, with its stored values in txid order."""
     import numpy as np
     import pyarrow as pa
 
-    # Stable, so that the entries of a key stay in txid order.
+    # A stable sort keeps the entries of a key in txid order.
     order = table["key"].to_numpy().argsort(kind="stable")
     size = JOB_LIMITS.part_pairs
     parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(size, len(order), size)))
@@ -156,7 +155,7 @@ def iterate_timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]
 
 
 def _pairs(table: pyarrow.Table) -> Pairs:
-    """Keys and stored values of entries; a deletion is a tombstone."""
+    """Return keys and stored values of entries; the value of a deletion is a tombstone."""
     keys, checks = (read_words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
     txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
     columns = zip(TEXT_NAMES, (table[name] for name in _TEXT_PARTS), strict=True)

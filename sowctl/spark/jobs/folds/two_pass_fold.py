@@ -1,16 +1,16 @@
-"""A fold in two passes over the journal, without a shuffle: which entries count, then those alone (for the rebuild).
+"""A fold in two passes over the journal, without a shuffle: find the last entries, then read them (for the rebuild).
 
-All records of a store pass one process in the end. So where this process can hold the txids of the journal, tasks first
-read the columns of keys and leave the last txid of each key; the driver finds the last one over all stretches; tasks
-then take these entries out, encoded as the store holds them, and leave them in files by ranges of keys, which the
-driver sorts range by range. A payload that a later one replaced is not even unpacked into a value, and no payload
-passes Spark. The two looks are those of a replay (:mod:`sowctl.engine.fold.journal_fold`), and its functions.
+A single process writes all records of a store. If it can hold the txids of the journal, tasks first read only the key
+columns and write the last txid of each key, and the driver merges these over all stretches. In the second pass, tasks
+read the last entries, encode them as stored values, and write them to files by ranges of keys. The driver sorts each
+range. Replaced payloads are never encoded, and no payload passes through Spark. A replay makes the same two passes with
+the same functions (:mod:`sowctl.engine.fold.journal_fold`).
 
-Larger journals, topics with History and staging at a URL go through :mod:`sowctl.spark.jobs.folds.distributed_fold`,
-which cannot be done without; this one is there for its time alone. Of 1,000,000 entries over 500,000 keys, in turn in
-one warm session on two cores, a rebuild took 3.2 CPU seconds by this one and 5.0 by the other. Spark's ``max_by`` with
-``repartitionByRange``, which could take the place of both, took 7.9 without writing anything: without either
-fold, rebuilds would take more than 10 % longer.
+Larger journals, topics with History, and staging at a URL require :mod:`sowctl.spark.jobs.folds.distributed_fold`; this
+fold exists only because it is faster. For 1,000,000 entries with 500,000 keys, alternating in one warm session on two
+cores, a rebuild used 3.2 CPU seconds with this fold and 5.0 with the other. Spark's ``max_by`` with
+``repartitionByRange``, which could replace both, used 7.9 without writing anything: without either fold, rebuilds would
+take more than 10 % longer.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
 
 
 class _Look(Struct, frozen=True):
-    """Findings of a task on a topic in a stretch: entries, payload bytes, last time, first and last txid. Its file has,
-    by columns, ``kept`` keys, the last txid of each, and whether that is a publish; behind them the first txids of
-    ``blocks`` blocks."""
+    """Findings of the first pass for a topic in a stretch: number of entries, payload bytes, last time, first and last
+    txid. The file contains, by columns, ``kept`` keys, the last txid of each, and whether that is a publish, followed
+    by the first txids of ``blocks`` blocks."""
 
     path: str
     kept: int
@@ -69,7 +69,7 @@ class _Look(Struct, frozen=True):
 
 
 class _TakePlan(Struct, frozen=True):
-    """Entries to take from a stretch: per topic a range in its file of txids, and a number of key ranges."""
+    """Entries to read from a stretch: per topic, a range in its file of txids and the number of key ranges."""
 
     stretch: PlannedStretch
     places: tuple[tuple[int, int], ...]
@@ -77,7 +77,8 @@ class _TakePlan(Struct, frozen=True):
 
 
 class _Piece(Struct, frozen=True):
-    """Records of a topic in a range of keys: a part in a file, and bytes of its values."""
+    """Records of a topic in a range of keys: the position in a file, the number of records, and bytes of their
+    values."""
 
     topic: int
     bucket: int
@@ -88,8 +89,8 @@ class _Piece(Struct, frozen=True):
 
 
 class TwoPassFold(DescribedStruct, frozen=True):
-    """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that ran;
-    the txids of the records whose keys are to be looked at."""
+    """Result of the fold: per topic the number of entries folded, time and txid of the last one, and the pieces of its
+    records by range of keys; the number of tasks; the txids of the records whose keys are to be checked."""
 
     entries: tuple[int, ...]
     latest: tuple[int, ...]
@@ -100,23 +101,22 @@ class TwoPassFold(DescribedStruct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the values of all records."""
+        """Bytes of the stored values of all records."""
         return sum(piece.size for rows in self.pieces for row in rows for piece in row)
 
     def read_records(self, topic: int) -> Iterator[Pairs]:
-        """Keys and stored values of a topic in key order; a range of keys is in memory at a time. Raises DamageError
-        ``SOW-SPK-061``."""
+        """Yield keys and stored values of a topic in key order; only one range of keys is in memory at a time. Raises
+        DamageError ``SOW-SPK-061`` and ``SOW-SPK-158``."""
         with _PieceFiles() as files:
             for bucket in self.pieces[topic]:
-                # Of every key there is one record, so nothing depends on the order of the pieces; and no more than
-                # fits into memory.
+                # Each key has one record, so the order of the pieces does not matter. A range fits into memory.
                 if bucket:
                     with fold_last_per_key(map(files.read, bucket), Path(bucket[0].path).parent, 0) as records:
                         yield from records
 
 
 class _PieceFiles:
-    """Files of pieces, of which the first ones stay open until the ``with`` ends."""
+    """Files of pieces; the first ``max_open_files`` stay open until the ``with`` block ends."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -129,7 +129,8 @@ class _PieceFiles:
         self._held.close()
 
     def read(self, piece: _Piece) -> tuple[bytes, list[bytes]]:
-        """Keys of a piece back to back, and its values. Raises DamageError ``SOW-SPK-061`` and ``SOW-SPK-158``."""
+        """Return the concatenated keys of a piece, and its values. Raises DamageError ``SOW-SPK-061`` and
+        ``SOW-SPK-158``."""
         path = Path(piece.path)
         with ExitStack() as once:
             file = self._files.get(piece.path)
@@ -142,8 +143,8 @@ class _PieceFiles:
 
 
 def can_gather(log: Journal, topics: Sequence[TopicConfig], until: int) -> bool:
-    """Return whether the two-pass fold suits: entries not too many or too large, and no topic that keeps versions. A
-    few blocks of the journal are looked at."""
+    """Return whether the two-pass fold is possible: the entries are within the limits, and no topic has History. Their
+    size is estimated from a few blocks."""
     after = log.first_txid - 1
     if until - after > JOB_LIMITS.max_gather_txids or any(topic.history is not None for topic in topics):
         return False
@@ -162,16 +163,16 @@ def gather_records(
     until: int,
     at: int | None,
 ) -> TwoPassFold:
-    """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
+    """Fold the entries of ``topics`` up to ``until`` and ``at``, with files in ``directory``.
 
-    Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
+    Raises what reading the journal raises, StorageError ``SOW-SPK-060``, and DamageError for incomplete files.
     """
     plan, stretches = plan_fold(spark, log, topics, 0, until, at)
     gaps = create_gap_accumulator(spark)
     scanner = _KeyScanner(plan, str(directory), gaps)
     looks = run_tasks(spark, stretches, scanner, what="find the last entries", measure=_measure_looks)
     report_gaps(gaps, log.on_gap)
-    # Looks come in the order of their stretches, so that what comes later has the higher txids.
+    # Results have the order of the stretches, so later ones have higher txids.
     found = [_merge_looks(plan, rows) for rows in zip(*looks, strict=True)] or [_build_empty_result(plan)] * len(topics)
     buckets, winners, sample = [], [], TxidSet(plan.after + 1, plan.until)
     for number, (last, size, starts) in enumerate(found):
@@ -180,7 +181,7 @@ def gather_records(
         left = TxidSet(plan.after + 1, plan.until)
         left.add(txids)
         choose_sample(sample, starts, left)
-        # How much the records take is estimated, as a replay does it, from the share of entries that are left.
+        # As in a replay, the size of the records is estimated from the share of entries that remain.
         share = len(txids) / max(last.entries, 1)
         buckets.append(
             min(max(1, -(-int(size * share + 96 * len(txids)) // JOB_LIMITS.range_bytes)), JOB_LIMITS.max_ranges)
@@ -195,7 +196,7 @@ def gather_records(
     for piece in chain.from_iterable(taken):
         pieces[piece.topic][piece.bucket].append(piece)
     for rows, txids in zip(pieces, winners, strict=True):
-        # Every entry that counts was found again, or the journal has changed between the two looks.
+        # Every last entry must be found again; otherwise the journal has changed between the two passes.
         if sum(piece.count for row in rows for piece in row) != len(txids):
             raise build_incomplete_error(directory)
     lasts = [last for last, _, _ in found]
@@ -218,8 +219,8 @@ def _measure_pieces(pieces: list[_Piece]) -> Work:
 
 
 def _winner_path(directory: str | Path, topic: int) -> Path:
-    """The file of a topic's txids whose entries count, ascending."""
-    # No attempt in the name: the driver writes this file before the tasks start.
+    """Return the path of the file with the txids of a topic's last entries, ascending."""
+    # The name contains no attempt, because the driver writes this file before the tasks start.
     return Path(directory) / f"last-{topic}"
 
 
@@ -229,7 +230,7 @@ def _build_empty_result(plan: FoldPlan) -> tuple[LastPerKey, int, TxidSet]:
 
 
 def _merge_looks(plan: FoldPlan, looks: Iterable[_Look]) -> tuple[LastPerKey, int, TxidSet]:
-    """Merge a topic's looks at all stretches: last entries, bytes of payloads, first txids of its blocks."""
+    """Merge a topic's findings in all stretches: last entries, bytes of payloads, first txids of its blocks."""
     import numpy as np
 
     last, size, starts = _build_empty_result(plan)
@@ -249,11 +250,11 @@ def _merge_looks(plan: FoldPlan, looks: Iterable[_Look]) -> tuple[LastPerKey, in
 def _plan_take(
     stretch: PlannedStretch, looks: Sequence[_Look], winners: Sequence[Any], buckets: tuple[int, ...]
 ) -> _TakePlan:
-    """Return what is to be taken from a stretch, by what was seen there. Stretches follow each other and txids ascend,
-    so it is one range of each topic's txids."""
+    """Return the entries to read from a stretch, given the findings in it. Stretches are consecutive and txids ascend,
+    so they are one range of each topic's txids."""
     places = []
     for look, txids in zip(looks, winners, strict=True):
-        # Numbers of the array's own type, or numpy would compare them as floating-point numbers.
+        # Use numbers of the array's type, because numpy would compare others as floating-point numbers.
         number = txids.dtype.type
         start = int(txids.searchsorted(number(look.first_txid)))
         stop = int(txids.searchsorted(number(look.last_txid), side="right")) if look.entries else start
@@ -262,7 +263,7 @@ def _plan_take(
 
 
 class _KeyScanner:
-    """The first look: columns alone."""
+    """The first pass: reads key columns only."""
 
     def __init__(self, plan: FoldPlan, directory: str, gaps: Accumulator[Any]) -> None:
         self.plan = plan
@@ -279,21 +280,21 @@ class _KeyScanner:
             log.on_gap = lambda gap: self.gaps.add([gap])
             for block in stretch.read_blocks(log, plan.after, plan.until):
                 for number, ref in enumerate(plan.topic_refs):
-                    # The block's own list of topics says whether it has any; else its columns are never unpacked.
+                    # The block has a list of its topics, so that the columns of other blocks are not decompressed.
                     if block.map.has_topic(ref):
                         sizes[number] += found[number].add_block(block, ref, span)
-                        # A block may begin before the entries that are folded.
+                        # A block may begin before the range of the fold.
                         starts[number].append(max(block.first_txid, plan.after + 1))
         return [self._write_look(*row) for row in zip(range(len(found)), found, sizes, starts, strict=True)]
 
     def _write_look(self, number: int, last: LastPerKey, size: int, starts: list[int]) -> _Look:
-        """Write the keys of a topic into a file, and return what is known of the topic."""
+        """Write the keys of a topic to a file, and return the findings."""
         import numpy as np
 
         if not last.entries:
             return _Look("", 0, 0, 0, 0, 0, 0, 0)
         columns = last.list_columns()
-        # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
+        # The name contains the attempt, because Spark may run a task twice, and both write files.
         path = Path(self.directory) / f"keys-{number}-{format_attempt_name()}"
         with translate_write_errors(path), path.open("wb") as file:
             for column, (_, kind) in zip(columns, _ROW, strict=True):
@@ -304,7 +305,7 @@ class _KeyScanner:
 
 
 class _RecordTaker:
-    """The second look: the entries that count, as stored values, in a file."""
+    """The second pass: reads the last entries, and writes them to a file as stored values."""
 
     def __init__(self, plan: FoldPlan, directory: str) -> None:
         self.plan = plan
@@ -327,10 +328,9 @@ class _RecordTaker:
 
 
 class _Pieces:
-    """A file of pieces: records of blocks, cut by topic and range of keys.
+    """A file of pieces: records of blocks, separated by topic and range of keys.
 
-    What :meth:`add` has taken is written when it has ``piece_buffer_bytes``, a piece for each topic and range of
-    keys.
+    :meth:`add` buffers records. When ``piece_buffer_bytes`` are reached, it writes a piece for each topic and range.
     """
 
     def __init__(self, path: Path, buckets: Sequence[int]) -> None:
@@ -340,7 +340,7 @@ class _Pieces:
         self._size = self._end = 0
 
     def add(self, block: Block, winners: Sequence[Any]) -> None:
-        """Take the entries of a block that are among the ``winners`` of a topic."""
+        """Add the entries of a block that are among the ``winners`` of a topic."""
         for held, txids in zip(self._held, winners, strict=True):
             keys, values = read_winner_values(block, txids)
             held[0].extend(keys)
@@ -350,7 +350,7 @@ class _Pieces:
             self.write()
 
     def write(self) -> None:
-        """Put what is held into the file."""
+        """Write the buffered records to the file."""
         import numpy as np
 
         held, self._held = self._held, [([], []) for _ in self._buckets]
