@@ -4,8 +4,8 @@
 * ``lakes``: Delta and Iceberg, if their packages are installed.
 * ``datasets``: records as rows of Parquet, ORC, NDJSON, CSV and lake tables.
 * ``storefile``: records as one ``.sow`` file.
-* ``topics``: the state of one topic as either, also while it is being written.
+* ``topics``: the state of one topic as a data set or store, while publishing continues.
 * ``partfiles``: Parquet, ORC and text files that tasks write without Spark's writers.
 * ``remote_datasets``: data sets at URLs that Spark does not support: tasks write them, the driver commits them.
-* ``delivery``: the URLs that Spark supports; uploading stores and downloading inputs for all others.
+* ``delivery``: detection of URLs that Spark supports; uploads of stores and downloads of inputs.
 """

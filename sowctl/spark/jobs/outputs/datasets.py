@@ -1,8 +1,8 @@
-"""Data sets of Parquet, ORC, NDJSON and CSV: records as rows, and the directories that Spark writes of them.
+"""Data sets of Parquet, ORC, NDJSON, CSV and lake tables: convert records to rows, and write them.
 
-Called by the jobs that export topics and journals, take snapshots and compute views; the columns are those of
-``sowctl-pipeline(1)``, OUTPUT. Nothing of a data set can be seen before the job is committed. Without partitioning its
-files hold the records in key order, file after file.
+Called by the jobs that export topics and journals, take snapshots and compute views. ``sowctl-pipeline(1)``, OUTPUT,
+documents the columns. Readers see no part of a data set before the job is committed. Without partitioning, the records
+are in key order within and across files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ METADATA_DDL = (
 
 
 class DatasetLayout(Struct, frozen=True):
-    """Layout of the rows that a task makes of records: their topic and their columns."""
+    """Layout of the rows into which tasks convert records: topic, columns and partitioning."""
 
     topic: str
     message_type: str
@@ -67,7 +67,7 @@ class DatasetLayout(Struct, frozen=True):
 
 
 Parts = Sequence[Part] | RDD[Any]
-"""Parts that tasks read apart, or that tasks make and hand on, in key order."""
+"""Parts in key order: a sequence, each read by a separate task, or an RDD, computed by tasks."""
 
 
 def write_records(spark: SparkSession, instance: Instance, ref: TopicRef, parts: Parts, output: Output) -> WriteTotals:
@@ -84,7 +84,7 @@ def write_state(
     state: Sequence[Part] | FoldedState,
     output: Output,
 ) -> WriteTotals:
-    """As :func:`write_records`; a state that has to be folded goes from the tasks of the fold into the data set."""
+    """Like :func:`write_records`, for a state; tasks of a fold write their records directly to the data set."""
     ref = topic.ref
     if not isinstance(state, FoldedState):
         return write_records(spark, instance, ref, state, output)
@@ -97,7 +97,7 @@ def write_state(
 def build_record_rows(
     spark: SparkSession, instance: Instance, ref: TopicRef, parts: Parts, output: Output
 ) -> TaskRows[Any]:
-    """The records as they are to be written: NDJSON lines, or columns."""
+    """Return the records as rows to write: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
     shape = DatasetLayout(
@@ -105,7 +105,7 @@ def build_record_rows(
     )
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {METADATA_DDL}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
-        # CSV has no bytes: its messages are always fields, inferred where none are declared.
+        # CSV has no binary type, so its messages are always fields, which are inferred if none are declared.
         ddl = output.fields or _infer_fields(spark, parts, shape)
         columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {METADATA_DDL}"
     columns += "".join(f", `{format_column_name(path)}` STRING" for path in paths)
@@ -113,11 +113,11 @@ def build_record_rows(
 
 
 def require_writable(spark: SparkSession, output: Output) -> None:
-    """Raise, before anything is read, what is known to stand against an output: UsageError ``SOW-SPK-114`` and
-    ``SOW-SPK-140`` for lakes, RefusedError ``SOW-SPK-064`` where something is there."""
+    """Check before reading that an output can be written. Raises UsageError ``SOW-SPK-114`` and ``SOW-SPK-140`` for
+    lakes, RefusedError ``SOW-SPK-064`` if an output at a URL unknown to Spark exists."""
     beyond = is_unreachable(spark, output)
     if beyond:
-        # First: the package of a lake would be of no use there.
+        # Checked first, because installing the package of a lake would not help.
         require_reachable(output)
     require_lake(spark, output.kind)
     if beyond:
@@ -125,17 +125,16 @@ def require_writable(spark: SparkSession, output: Output) -> None:
 
 
 def format_column_name(path: FieldPath) -> str:
-    """The column for a field."""
+    """Return the name of the column for a field."""
     return "_".join(step.name for step in path.steps)
 
 
 def write_rows(rows: TaskRows[Any], output: Output, what: str) -> WriteTotals:
-    """Write rows of :func:`build_record_rows`, and count what was written. ``what`` describes the stage."""
+    """Write rows, for example of :func:`build_record_rows`, and return the totals. ``what`` describes the stage."""
     spark = rows.spark
     require_writable(spark, output)
     describe_stages(spark, what)
-    # A path names a field of the message, whose column was made with the records; anything else is a column by its
-    # name.
+    # A path refers to a field of the message, for which the rows have a column; other texts are names of columns.
     names = [format_column_name(parse_path(text)) if text.startswith("/") else text for text in output.partition_by]
     if not is_unreachable(spark, output):
         return WriteTotals(*_write_with_spark(rows.build_frame(), names, output), rows.partitions)
@@ -145,13 +144,13 @@ def write_rows(rows: TaskRows[Any], output: Output, what: str) -> WriteTotals:
 
 
 def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
-    """Write with Spark's writers: records, and bytes of messages."""
+    """Write with Spark's writers; returns the number of records, and bytes of messages."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     spark = frame.sparkSession
 
-    # Counted while the rows pass on their way out: a count of its own would read everything twice.
+    # Counted while the rows are written; a separate count would read everything twice.
     seen = Observation()
     counted = frame.observe(
         seen, f.count(f.lit(1)).alias("records"), f.coalesce(f.sum(BYTES_COLUMN), f.lit(0)).alias("bytes")
@@ -168,16 +167,16 @@ def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) ->
         if names:
             writer = writer.partitionBy(*names)
         with discard_if_failed(spark, output), translate_errors():
-            # Each value is a finished line already; Spark's writer of JSON would format the messages anew.
+            # Each value is already a complete line; Spark's JSON writer would format the messages again.
             writer.format("text" if kind == "ndjson" else kind).save(format_spark_path(output))
     return int(seen.get["records"]), int(seen.get["bytes"])
 
 
 def _write_to_url(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
-    """Write in the tasks that make the rows, to a URL that Spark's writers do not reach: records, and bytes of
-    messages.
+    """Write to a URL that Spark's writers do not support, in the tasks that produce the rows; returns the number of
+    records, and bytes of messages.
 
-    The rows do not pass through Spark: as Parquet that takes half to two thirds of the CPU time of Spark's writers.
+    The rows do not pass through Spark: for Parquet, this uses half to two thirds of the CPU time of Spark's writers.
     """
     from pyspark.sql.types import StructType
 
@@ -189,41 +188,41 @@ def _write_to_url(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
 
 
 def _write_formatted(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
-    """The same, of rows that Spark formats as CSV, or sorts by directories."""
+    """Like :func:`_write_to_url`, for rows that Spark formats as CSV, or sorts by directory."""
     from pyspark.sql import functions as f
 
     spark, kind, options = frame.sparkSession, output.kind, _options(output)
     columns = _columns(frame, names, output)
     shape = frame.select(*[column.alias(name) for name, column in columns.items()]).schema
     names = find_directory_columns(spark, shape, names)
-    # Both NULL and an empty text make the directory of no value, whose rows have to come one after the other.
+    # NULL and an empty text have the same directory, so they are made equal, to be adjacent after sorting.
     values = [f.nullif(columns.pop(name).cast("string"), f.lit("")) for name in names]
     data, header = [column.alias(name) for name, column in columns.items()], None
     if kind == "csv":
-        # Spark's own function formats the lines: whatever its writer has options for looks the same.
+        # Spark's own function formats the lines, so that all options have the same effect as in its writer.
         data = [f.to_csv(f.struct(*data), options).alias("line")]
         header = _header(spark, tuple(columns), options)
     form = build_part_format(spark, kind, options, frame.select(*data).schema, header)
-    # By their places and not by names, of which messages may have any.
+    # Columns of directories are named by position, because fields of messages may have any name.
     chosen = frame.select(BYTES_COLUMN, *data, *[value.alias(f"_{place}") for place, value in enumerate(values)])
     if values:
-        # One file is open at a time, as with Spark's writers.
+        # Sorted, so that only one file is open at a time, as in Spark's writers.
         chosen = chosen.sortWithinPartitions(*chosen.columns[-len(values) :])
     return send_parts(spark, partial(collect_frame, chosen), form, parse_url(output.path), names, force=output.force)
 
 
 def _options(output: Output) -> dict[str, str]:
-    """Options of Spark's writer."""
+    """Return the options for Spark's writer, including defaults for CSV."""
     given = {name.lower(): text for name, text in output.writer.items()}
     if output.kind != "csv":
         return given
-    # Quotes are doubled, as other programs expect, and a value keeps the spaces around it, which Spark would cut off.
+    # By default, Spark does not double quotes, as other programs expect, and removes spaces around values.
     spaces = {"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false"}
     return {"header": "true", "escape": '"', **spaces, **given}
 
 
 def _header(spark: SparkSession, names: Sequence[str], options: dict[str, str]) -> str | None:
-    """The first line of each file of CSV."""
+    """Return the header line of CSV files, None if the options exclude it."""
     from pyspark.sql import functions as f
 
     if options["header"].lower() != "true":
@@ -233,7 +232,7 @@ def _header(spark: SparkSession, names: Sequence[str], options: dict[str, str]) 
 
 
 def _columns(frame: DataFrame, names: Sequence[str], output: Output) -> dict[str, Column]:
-    """Select the columns of files, and those of the names of directories, by name."""
+    """Return the columns of files and those that determine directories, by name."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -247,7 +246,7 @@ def _columns(frame: DataFrame, names: Sequence[str], output: Output) -> dict[str
         return own | {"payload": own["payload"].cast("string")}
     flat = {}
     for one in struct.fields:
-        # The message's fields are columns; nested ones are JSON, as CSV has no others.
+        # The fields of the message become columns; nested fields are encoded as JSON, because CSV has no nested types.
         column = f.col("payload").getField(one.name)
         nested = isinstance(one.dataType, ArrayType | MapType | StructType)
         flat[one.name] = f.to_json(column) if nested else column
@@ -259,7 +258,7 @@ def _struct(ddl: str) -> str:
 
 
 def _infer_fields(spark: SparkSession, parts: Parts, shape: DatasetLayout) -> str:
-    """The fields of all records: every task looks at its part."""
+    """Infer the fields of all records, as DDL; every task reads its part."""
     found = Inference()
     look, what = _FieldInference(shape), f"read the fields of {shape.topic}"
     if isinstance(parts, Sequence):
@@ -270,12 +269,12 @@ def _infer_fields(spark: SparkSession, parts: Parts, shape: DatasetLayout) -> st
             every = parts.mapPartitions(look.infer_parts).collect()
     for seen in every:
         found.merge(seen)
-    # Spark writes no struct without fields, so records without any get a column that stays NULL.
+    # Spark cannot write a struct without fields, so records without fields get a column that is always NULL.
     return build_distinct_ddl(found) if found else "STRUCT<`payload`: STRING>"
 
 
 class _FieldInference:
-    """Looks at the records of a part, on an executor."""
+    """Infers the fields of the records of a part, on an executor."""
 
     def __init__(self, shape: DatasetLayout) -> None:
         self.shape = shape
@@ -296,7 +295,7 @@ class _FieldInference:
 
 
 def build_text_columns(texts: Any, payload: pyarrow.Array, count: int) -> list[pyarrow.Array]:
-    """Columns of the texts of ``count`` fields, which ``texts`` takes of messages; NULL where a message has none."""
+    """Return columns with the texts of ``count`` fields, which ``texts`` extracts from messages; NULL if missing."""
     import pyarrow as pa
 
     found = texts([one or b"" for one in payload.to_pylist()])[0]
@@ -307,12 +306,12 @@ def build_text_columns(texts: Any, payload: pyarrow.Array, count: int) -> list[p
 
 
 def freeze_instance(instance: Instance) -> Instance:
-    """The instance as executors need it: configuration and a clock that stands."""
+    """Return a copy of the instance for executors, with its configuration and a stopped clock."""
     return Instance(instance.config, partial(int, instance.now))
 
 
 class _Rows:
-    """Turns the records of a part into Arrow batches, on an executor."""
+    """Converts the records of a part to Arrow batches, on an executor."""
 
     def __init__(self, shape: DatasetLayout, columns: str) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -321,7 +320,7 @@ class _Rows:
         self.shape = shape
         declared = cast(StructType, StructType.fromDDL(columns))
         if shape.form == "columns" and isinstance(payload := declared["payload"].dataType, StructType):
-            # On the driver, before a task runs: a type that no message can fill would come out as NULL everywhere.
+            # Checked on the driver, before tasks run: a column with an unsupported type would be NULL in all rows.
             check_fields(payload)
         self.schema = to_arrow_schema(declared, timezone="UTC")
 
@@ -366,7 +365,7 @@ def _lines(
 
 
 class _Columns:
-    """The message and its metadata as columns."""
+    """Converts messages and their metadata to columns."""
 
     def __init__(self, shape: DatasetLayout, kind: MessageType, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
@@ -387,8 +386,7 @@ class _Columns:
 
         heads = np.frombuffer(extract_headers(values), HEADER_DTYPE)
         records = build_record_batch(shape.topic, kind, keys, values).records
-        # The length of the texts besides the message: where it is 0 in the whole batch, the three columns are NULL
-        # unseen.
+        # The length of the optional texts of a record. If it is 0 for the entire batch, the three columns are NULL.
         extra = heads["extra"].any()
         return [
             pa.array(messages, pa.binary()) if self._decoder is None else self._structs(shape, kind, keys, messages),

@@ -1,9 +1,9 @@
-"""Outputs and inputs at URLs: which of them Spark reaches by itself, stores that are sent, files that are fetched.
+"""Outputs and inputs at URLs: detect which URLs Spark supports, upload stores, and download inputs.
 
-Called by what writes data sets and stores, and by the job that loads. Where Hadoop knows the scheme of a URL, Spark
-reads and writes there as ever. Elsewhere tasks write data sets through the door to URLs
-(:mod:`sowctl.spark.jobs.outputs.remote_datasets`), and a store is made by the driver and sent. ``sowctl-pipeline(1)``,
-OUTPUT.
+Called by the modules that write data sets and stores, and by the job ``load``. If Hadoop supports the scheme of a URL,
+Spark reads and writes data sets as usual. Otherwise tasks write data sets with :mod:`sowctl.remote`
+(:mod:`sowctl.spark.jobs.outputs.remote_datasets`). Stores at URLs are built locally by the driver and uploaded.
+``sowctl-pipeline(1)``, OUTPUT.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def hadoop_supports(spark: SparkSession, url: str) -> bool:
-    """Return whether a file system of Hadoop takes a URL, in the session's virtual machine."""
+    """Return whether Hadoop has a file system for a URL, in the session's virtual machine."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     scheme = url.partition("://")[0]
@@ -40,18 +40,18 @@ def hadoop_supports(spark: SparkSession, url: str) -> bool:
         context: Any = spark.sparkContext._jsc
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, context.hadoopConfiguration())
     except Py4JError:
-        # It knows no class for the scheme, or has it by name and not by its jar.
+        # No class is configured for the scheme, or its jar is missing.
         return False
     return True
 
 
 def is_unreachable(spark: SparkSession, output: Output) -> bool:
-    """Return whether a data set lies at a URL that Spark's writers do not reach."""
+    """Return whether an output is at a URL that Spark's writers do not support."""
     return is_url(output.path) and not hadoop_supports(spark, output.path)
 
 
 def require_reachable(output: Output) -> None:
-    """Raise UsageError ``SOW-SPK-140`` for a table of a lake where Spark's writers do not reach."""
+    """Raise UsageError ``SOW-SPK-140`` for a lake table; called if Spark's writers do not support its URL."""
     if output.kind in LAKE_PACKAGES:
         raise UsageError(
             "SOW-SPK-140",
@@ -63,23 +63,23 @@ def require_reachable(output: Output) -> None:
 
 
 def format_spark_path(output: Output) -> str:
-    """The path of an output for Spark's writers."""
-    # Hadoop takes percent signs as they are.
+    """Return the path of an output for Spark's writers."""
+    # Hadoop does not decode percent escapes.
     return f"file://{parse_local_path(output.path)}" if is_file_url(output.path) else output.path
 
 
 @contextmanager
 def discard_if_failed(spark: SparkSession, output: Output) -> Iterator[None]:
-    """Remove the directory that Spark's writers leave of a data set where the block fails, if it was not there before.
+    """If the block fails, remove the directory that Spark's writers have created for a data set.
 
-    Of a job that fails a directory without files is left, which would refuse the next run. What holds a file stays: it
-    may be of another run.
+    Otherwise the next run would find an existing output. A directory that existed before is not removed, nor one with
+    files, because they may belong to another run.
     """
     if is_unreachable(spark, output):
-        yield  # what the tasks have sent is removed where it is sent
+        yield  # send_parts() removes the files that tasks have written
         return
     was_there = True
-    # What cannot be looked at is left alone; writing says why.
+    # If the check fails, nothing is removed; the write reports the error.
     with suppress(Exception):
         system, path = _find_in_hadoop(spark, output)
         was_there = system.exists(path)
@@ -89,7 +89,7 @@ def discard_if_failed(spark: SparkSession, output: Output) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # The error that ended the block is raised, whatever removing meets.
+        # Errors of the removal are suppressed, because the error of the block is raised.
         with suppress(Exception):
             if {one.getPath().getName() for one in system.listStatus(path)} <= {"_temporary"}:
                 system.delete(path, True)
@@ -97,7 +97,7 @@ def discard_if_failed(spark: SparkSession, output: Output) -> Iterator[None]:
 
 
 def remove_data_set(spark: SparkSession, output: Output) -> None:
-    """Remove a data set that this run has written, as far as that is possible."""
+    """Remove a data set that this run has written, ignoring errors."""
     with suppress(Exception):
         if is_unreachable(spark, output):
             remote_files.delete_directory(parse_url(output.path))
@@ -107,7 +107,7 @@ def remove_data_set(spark: SparkSession, output: Output) -> None:
 
 
 def _find_in_hadoop(spark: SparkSession, output: Output) -> tuple[Any, Any]:
-    """The file system of an output and its path there, as Spark's writers understand them."""
+    """Return the Hadoop file system of an output, and its path, as in Spark's writers."""
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc
     path = jvm.org.apache.hadoop.fs.Path(format_spark_path(output))
@@ -116,9 +116,9 @@ def _find_in_hadoop(spark: SparkSession, output: Output) -> tuple[Any, Any]:
 
 @contextmanager
 def deliver_store(output: Output) -> Iterator[Path]:
-    """Yield the path for a store: its own, or one of this machine that is sent to its URL at the end.
+    """Yield the path at which to build a store: that of the output, or a temporary one that is uploaded at the end.
 
-    Raises RefusedError ``SOW-SPK-064`` where something is there, and what writing at a URL raises.
+    Raises RefusedError ``SOW-SPK-064`` if the output at a URL exists, and what writing to a URL raises.
     """
     if not is_url(output.path):
         yield parse_local_path(output.path)
@@ -129,14 +129,14 @@ def deliver_store(output: Output) -> Iterator[Path]:
         made = directory / (target.name or "output")
         yield made
         if remote_files.find_size(target) is None and remote_files.place_exists(target):
-            # A data set. A file is replaced when the new one is whole.
+            # The old output is a data set. A single file is replaced by the completed upload.
             remote_files.delete_directory(target)
         remote_files.upload_file(made, target)
 
 
 @contextmanager
 def _scratch(root: str | None) -> Iterator[Path]:
-    """A directory of the driver's that is there until the end of the block."""
+    """Yield a temporary directory on the driver. Raises StorageError ``SOW-SPK-060``."""
     try:
         if root is not None:
             Path(root).mkdir(parents=True, exist_ok=True)
@@ -155,9 +155,10 @@ def _scratch(root: str | None) -> Iterator[Path]:
 
 
 def fetch_files(spark: SparkSession, files: Sequence[str], area: StagingArea) -> list[str]:
-    """Download files at URLs to a staging directory, which Spark reads; in the same order, local ones as they are.
+    """Download files at URLs to a staging directory, and return the paths for Spark, in the same order; local paths are
+    unchanged.
 
-    Raises UsageError ``SOW-SPK-159`` where executors share no directory.
+    Raises UsageError ``SOW-SPK-159`` if executors do not share a directory.
     """
     if area.shared is not None and not is_local(spark.sparkContext.master or ""):
         url = next(str(parse_url(file)) for file in files if is_url(file))
@@ -177,7 +178,7 @@ def fetch_files(spark: SparkSession, files: Sequence[str], area: StagingArea) ->
 
 
 class _Fetch:
-    """Brings a file from a URL, on an executor; the name tells its number and what attempt it was."""
+    """Downloads a file from a URL, on an executor; the file name contains its number and the attempt."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -185,7 +186,7 @@ class _Fetch:
     def __call__(self, item: tuple[int, str]) -> str:
         number, url = item
         place = parse_url(url)
-        # The ending stays: it tells Spark how the file is packed.
+        # The name ends with the original one, because Spark detects compression by the suffix.
         path = Path(self.directory) / f"input-{number}-{format_attempt_name()}-{place.name}"
         remote_files.download_file(place, path)
         return str(path)

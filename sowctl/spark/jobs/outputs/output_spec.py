@@ -1,7 +1,7 @@
-"""Output of a job: place, format and parts; and the totals that it has written.
+"""Output of a job: its location, format and parts, and the totals written.
 
-The command line makes an :class:`Output` of its options, the jobs hand it to what writes it: data sets are of
-:mod:`sowctl.spark.jobs.outputs.datasets`, a ``.sow`` file is of :mod:`sowctl.spark.jobs.outputs.storefile`.
+The command line builds an :class:`Output` from its options, and the jobs pass it to the writers: data sets are written
+by :mod:`sowctl.spark.jobs.outputs.datasets`, ``.sow`` files by :mod:`sowctl.spark.jobs.outputs.storefile`.
 ``sowctl-pipeline(1)``, OUTPUT.
 """
 
@@ -25,20 +25,20 @@ FORMATS = ("parquet", "orc", "ndjson", "csv", "sow", *LAKE_PACKAGES)
 
 
 class Part(Protocol):
-    """A part of a topic's records that a task reads by itself; parts in their order have them in key order."""
+    """A part of a topic's records that one task reads; the records of consecutive parts are in key order."""
 
     def iterate_pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values."""
+        """Yield keys and stored values in key order."""
         ...
 
 
 class Output(Struct, frozen=True):
-    """Place and format of an output. ``format`` None: told by the ending, ``.sow`` a store, else Parquet.
+    """Location and format of an output. ``format`` None: determined by the suffix of the path, by default Parquet.
 
-    ``partition_by`` are paths of fields whose values make directories. ``fields`` is the DDL of the message's fields as
-    columns, "" to infer it, None for the message's bytes; CSV always has fields. ``meta``: NDJSON lines are envelopes.
-    ``force`` replaces what is there. ``writer`` are options of Spark's writer. ``staging`` is a directory where the
-    driver makes a store that is then sent to a URL.
+    ``partition_by`` are paths of fields whose values determine directories. ``fields`` is the DDL of the message's
+    fields as columns, "" to infer it, None for the message as bytes; CSV always has fields. ``meta``: NDJSON lines are
+    envelopes. ``force`` replaces an existing output. ``writer`` are options of Spark's writer. ``staging`` is the
+    directory in which the driver builds a store before it uploads the store to a URL.
     """
 
     path: str
@@ -52,11 +52,11 @@ class Output(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The format. Raises UsageError ``SOW-SPK-063``."""
+        """The format. Raises UsageError ``SOW-SPK-063`` if it is unknown, or does not support partitions."""
         ending = (
             Path(self.path.partition("?")[0] if is_remote(self.path) else self.path).suffix.lower().removeprefix(".")
         )
-        # A path without a known ending is a directory of Parquet files, as with Spark's own writers.
+        # A path without a known suffix is a directory of Parquet files, as in Spark's own writers.
         kind = self.format or (ending if ending in FORMATS else "parquet")
         if kind not in FORMATS:
             raise UsageError("SOW-SPK-063", f"unknown output format {kind!r}", hint="one of " + ", ".join(FORMATS))
@@ -65,39 +65,39 @@ class Output(Struct, frozen=True):
         return kind
 
     def check(self) -> None:
-        """Raise RefusedError ``SOW-SPK-064`` where something is there already, UsageError ``SOW-SPK-063``."""
-        _ = self.kind  # refused before anything is read
+        """Raise RefusedError ``SOW-SPK-064`` if a local output exists, and UsageError ``SOW-SPK-063``."""
+        _ = self.kind  # raises before anything is read
         local = self.local_path
-        # At a URL it is looked for when it is known who writes there.
+        # URLs are checked later, when it is known whether Spark or this program writes to them.
         if local is not None and local.exists() and not self.force:
             raise RefusedError("SOW-SPK-064", "the output exists", place=self.path, hint="--force replaces it")
 
     @property
     def local_path(self) -> Path | None:
-        """The path, where it is one of this machine."""
+        """The path if the output is local, otherwise None."""
         return None if is_remote(self.path) or self.table_name is not None else parse_local_path(self.path)
 
     @property
     def label(self) -> str:
-        """The path for people: of a URL without user, password and options."""
+        """The path for messages: a URL without user, password and options."""
         return str(parse_url(self.path)) if is_remote(self.path) else self.path
 
     def join_path(self, name: str) -> str:
-        """The path of a directory in it."""
+        """Return the path of a directory in the output."""
         if not is_remote(self.path):
             return f"{self.path}/{name}"
-        # The options of the connection stand behind the path.
+        # In a URL, the options of the connection follow the path.
         path, mark, options = self.path.partition("?")
         return f"{path}/{name}{mark}{options}"
 
     @property
     def table_name(self) -> str | None:
-        """The table's name, where the output is one."""
+        """The name of the table if the output is one, otherwise None."""
         return self.path if is_table(self.format, self.path) else None
 
 
 class WriteTotals(Struct, frozen=True):
-    """Records and bytes of payload written, tasks that wrote them."""
+    """Records and bytes of payload written, and number of tasks that wrote them."""
 
     records: int
     bytes: int

@@ -1,10 +1,9 @@
-"""Part files of data sets as tasks write them without Spark's writers: Parquet, ORC and lines of text.
+"""Part files of data sets that tasks write without Spark's writers: Parquet, ORC and lines of text.
 
-Called where Spark has no file system for an output, so that its writers cannot reach it
-(:mod:`sowctl.spark.jobs.outputs.remote_datasets`). The driver reads settings and options once, into a
-:class:`PartFormat`; each task opens files by it. Names, types and compression are those of Spark's writers, so that a
-data set is the same whoever wrote its files; an option that would make another file than Spark does is refused, not
-passed over.
+Used if Spark has no file system for an output (:mod:`sowctl.spark.jobs.outputs.remote_datasets`). The driver reads
+settings and options once, into a :class:`PartFormat`, with which each task opens files. Names, types and compression
+are those of Spark's writers, so that data sets do not depend on the writer. An option that is not supported here is
+rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROW_GROUP_BYTES = 64 << 20
-"""Bytes of columns that a task holds, as Arrow has them, before they become a row group: what a reader takes at a time.
+"""Bytes of Arrow columns that a task buffers per row group, which is the unit of reading.
 
-Spark's own bound is 128 MiB of encoded columns, in Java's memory; a Python worker has what is left beside that."""
+Spark's own limit is 128 MiB of encoded columns, in Java's memory; a Python worker has only the memory that remains."""
 _PARQUET_CODECS = {
     "none": ("none", ""),
     "uncompressed": ("none", ""),
@@ -52,10 +51,10 @@ _LINE_CODECS = {
     "snappy": ("snappy", ".snappy"),
     "lz4": ("lz4_raw", ".lz4"),
 }
-"""What Spark calls a compression, what Arrow calls it, and what stands in the names of files. Of Spark's, LZO,
-Brotli and Parquet's old LZ4 lack: Arrow does not write them, or Spark itself reads them with other packages alone."""
+"""Spark's name of a compression, Arrow's name, and the suffix in file names. LZO, Brotli and Parquet's old LZ4 are
+missing, because Arrow does not write them, or Spark reads them only with additional packages."""
 _PARQUET_TIME_FORMS = {"INT96": "int96", "TIMESTAMP_MILLIS": "ms"}
-"""How Spark's setting calls the forms of an instant in Parquet; else microseconds."""
+"""Values of Spark's setting for timestamps in Parquet; by default microseconds."""
 _MAX_RECORDS_SETTING = "spark.sql.files.maxRecordsPerFile"
 _ENCODINGS = {
     "UTF-8": ("utf-8", b""),
@@ -66,19 +65,19 @@ _ENCODINGS = {
     "UTF-16LE": ("utf-16-le", b""),
     "UTF-32": ("utf-32-be", b""),
 }
-"""The encodings of Spark's CSV, as Java writes them: Python's name, and what stands at the beginning of a file."""
+"""Encodings of Spark's CSV, as Java writes them: Python's name, and the bytes at the start of a file."""
 _GREGORIAN_START = date(1582, 10, 15)
 _PACK_CHUNK_BYTES = 64 << 10
-"""Bytes that Hadoop's Snappy and LZ4 pack at a time; its readers have room for 256 KiB."""
+"""Bytes per block of Hadoop's Snappy and LZ4; the buffers of its readers have 256 KiB."""
 
 
 class PartFormat(DescribedStruct, frozen=True):
     """Format of the part files of one data set.
 
-    ``kind`` is ``parquet``, ``orc`` or ``lines``; ``codec`` the compression as Arrow calls it; ``suffix`` the end of a
-    file's name. ``schema`` are the columns of columnar files. ``most`` rows go into a file, 0: all. ``held`` bytes of
-    columns make a row group. ``times`` are how Parquet holds instants: INT96, or a unit. Lines end with ``end``, and
-    ``begin`` stands before the first of a file.
+    ``kind`` is ``parquet``, ``orc`` or ``lines``; ``codec`` is Arrow's name of the compression; ``suffix`` the end of
+    file names. ``schema`` has the columns of the rows. ``most`` is the maximum of rows per file, 0: unlimited. ``held``
+    is the size of a row group in bytes of columns. ``times`` is the form of timestamps in Parquet: INT96, or a unit.
+    Lines end with ``end``, and a file starts with ``begin``.
     """
 
     kind: str
@@ -93,7 +92,7 @@ class PartFormat(DescribedStruct, frozen=True):
     end: bytes = b"\n"
 
     def open(self, file: IO[bytes]) -> PartFile:
-        """A part file that is written into ``file``, on an executor."""
+        """Return a part file that writes to ``file``, on an executor."""
         if self.kind == "lines":
             return _Lines(self, file)
         return _Columns(self, _parquet(self, file) if self.kind == "parquet" else _orc(self, file))
@@ -107,24 +106,24 @@ class PartFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what is held, and the end of the file."""
+        """Write buffered rows and the end of the file."""
         ...
 
 
 class WriterOptions:
-    """The options that a user has given for Spark's writer, by the names that Spark takes, whatever their case."""
+    """The options that a user has given for Spark's writer; their names are case-insensitive."""
 
     def __init__(self, kind: str, given: Mapping[str, str]) -> None:
         self.kind = kind
         self._left = {name.lower(): value for name, value in given.items()}
 
     def take_text(self, *names: str, default: str = "") -> str:
-        """The first of these options that is given."""
+        """Remove these options; returns the value of the first one that is given, or ``default``."""
         found = [self._left.pop(name) for name in names if name in self._left]
         return found[0] if found else default
 
     def take_number(self, *names: str, default: int = 0) -> int:
-        """The same, as a number. Raises UsageError ``SOW-SPK-168``."""
+        """Like :meth:`take_text`, as a number. Raises UsageError ``SOW-SPK-168``."""
         text = self.take_text(*names, default=str(default))
         try:
             return int(text)
@@ -132,7 +131,7 @@ class WriterOptions:
             raise UsageError("SOW-SPK-168", f"option {names[0]} of the writer must be a number, not {text!r}") from None
 
     def take_codec(self, known: Mapping[str, tuple[str, str]], *names: str, default: str) -> tuple[str, str]:
-        """The compression, and how it ends names. Raises UsageError ``SOW-SPK-168``."""
+        """Return Arrow's name of the compression, and the suffix of file names. Raises UsageError ``SOW-SPK-168``."""
         text = self.take_text(*names, default=default)
         if text.lower() not in known:
             raise UsageError(
@@ -143,7 +142,7 @@ class WriterOptions:
         return known[text.lower()]
 
     def require_empty(self, *known: str) -> None:
-        """Raise UsageError ``SOW-SPK-168`` where an option is left that nothing has taken."""
+        """Raise UsageError ``SOW-SPK-168`` if an option remains, which is one that has no effect."""
         for name in self._left:
             raise UsageError(
                 "SOW-SPK-168",
@@ -155,10 +154,10 @@ class WriterOptions:
 def build_part_format(
     spark: SparkSession, kind: str, given: Mapping[str, str], schema: StructType, header: str | None = None
 ) -> PartFormat:
-    """Build the part format from session settings, options by lower-case names, and columns (of lines: one). ``header``
-    begins files of CSV.
+    """Build the part format from session settings, options, and columns (for lines, one column). ``header`` is the
+    first line of CSV files.
 
-    Raises UsageError ``SOW-SPK-168`` for an option that cannot have its effect.
+    Raises UsageError ``SOW-SPK-168`` for an option or value that is not supported.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -168,7 +167,7 @@ def build_part_format(
     if kind in ("ndjson", "csv"):
         return _lines_format(chosen, made, most, header)
     setting = str(spark.conf.get(f"spark.sql.{kind}.compression.codec"))
-    # Readers of Spark take dates before 1582 as they are where they know who has written them.
+    # With a writer version, Spark's readers do not rebase dates before 1582.
     told = {"org.apache.spark.version": spark.version}
     if kind == "orc":
         codec, mark = chosen.take_codec(_ORC_CODECS, "compression", "orc.compress", default=setting)
@@ -179,9 +178,10 @@ def build_part_format(
     chosen.require_empty("compression", "maxRecordsPerFile", "parquet.block.size")
     times = _PARQUET_TIME_FORMS.get(str(spark.conf.get("spark.sql.parquet.outputTimestampType")), "us")
     if times == "int96" and any(_has_local_times(one.type) for one in made):
-        # Arrow has INT96 for all times of a file or for none, and in that form Spark reads no times without a zone.
+        # Arrow uses INT96 for all timestamps of a file or none, but Spark does not read INT96 as timestamps without a
+        # zone.
         times = "us"
-    # The very types, as Spark's readers take them back.
+    # Spark's readers restore the exact types from this metadata.
     told["org.apache.spark.sql.parquet.row.metadata"] = schema.json()
     return PartFormat(kind, codec, f"{mark}.parquet", made.with_metadata(told), most, held, times)
 
@@ -191,7 +191,7 @@ def _lines_format(chosen: WriterOptions, schema: pyarrow.Schema, most: int, head
     end = chosen.take_text("linesep", default="\n")
     if chosen.kind == "ndjson":
         chosen.require_empty("compression", "lineSep", "maxRecordsPerFile")
-        # The ending is that of Spark's writer of text.
+        # The suffix is that of Spark's text writer.
         return PartFormat("lines", codec, f".txt{mark}", schema, most, end=end.encode())
     named = chosen.take_text("encoding", "charset", default="UTF-8").upper()
     if named not in _ENCODINGS:
@@ -212,7 +212,7 @@ def _has_local_times(kind: pyarrow.DataType) -> bool:
 
 
 def _with_spark_types(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """ORC has no times without a zone as Spark means them: they are numbers there, and an attribute says so."""
+    """Return the schema with timestamps without a zone as integers and an attribute, as Spark writes them in ORC."""
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -246,7 +246,7 @@ def _parquet(form: PartFormat, file: IO[bytes]) -> Any:
         coerce_timestamps="ms" if form.times == "ms" else None,
         allow_truncated_timestamps=True,
         store_decimal_as_integer=True,
-        # Arrow's own copy of the schema would have its readers show other types than of Spark's files.
+        # With Arrow's copy of the schema, Arrow's readers would return other types than for Spark's files.
         store_schema=False,
     )
     writer.add_key_value_metadata(form.schema.metadata)
@@ -260,7 +260,7 @@ def _orc(form: PartFormat, file: IO[bytes]) -> Any:
 
 
 class _Columns:
-    """A file of Parquet or ORC: rows are held until there are enough for a row group."""
+    """A Parquet or ORC file; rows are buffered until they fill a row group."""
 
     def __init__(self, form: PartFormat, writer: Any) -> None:
         self._form = form
@@ -276,7 +276,7 @@ class _Columns:
             self._flush()
 
     def close(self) -> None:
-        """Write what is held, and the end of the file."""
+        """Write buffered rows and the end of the file."""
         self._flush()
         self._writer.close()
 
@@ -286,7 +286,7 @@ class _Columns:
         held, self._held, self._bytes = self._held, [], 0
         if not held and self._form.kind == "parquet":
             return
-        # ORC takes its columns from the first rows, of which there may be none.
+        # The ORC writer gets its columns from the first table, so an empty file needs an empty table.
         table = pa.Table.from_batches(held, held[0].schema if held else self._form.schema)
         table = table.cast(self._form.schema)
         if self._form.kind == "parquet":
@@ -299,10 +299,10 @@ class _Columns:
 
 
 def _require_orc_times(values: pyarrow.Array, name: str) -> None:
-    """Raise UsageError ``SOW-SPK-169`` for a time that Java's readers of ORC do not read as Arrow has written it.
+    """Raise UsageError ``SOW-SPK-169`` for a time that Java's ORC readers do not read as Arrow writes it.
 
-    Of an instant before 1970 Arrow counts the fraction of a second backwards, on which they fail. And it does not note
-    down which calendar it counts in, so that they take days before October 15th, 1582, for those of the Julian one.
+    For instants before 1970, Arrow writes a negative fraction of a second, on which they fail. Arrow also does not
+    record the calendar, so that they read days before October 15th, 1582, as days of the Julian calendar.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -332,7 +332,7 @@ def _require_orc_times(values: pyarrow.Array, name: str) -> None:
 
 
 class _Lines:
-    """A file of lines, each of which is finished."""
+    """A file of lines; each row is a complete line."""
 
     def __init__(self, form: PartFormat, file: IO[bytes]) -> None:
         self._form = form
@@ -350,7 +350,7 @@ class _Lines:
             rows = [line.encode(form.encoding, "replace") + form.end for line in lines.to_pylist()]
             self._sink.write(b"".join(rows))
             return
-        # The texts of a column lie one behind the other, so with their ends they are what the file holds.
+        # The texts of a column are contiguous, so with line ends appended, the buffer is the content of the file.
         wide = pa.large_binary()
         ended = pc.binary_join_element_wise(lines.cast(wide), pa.scalar(form.end, wide), pa.scalar(b"", wide))
         _, offsets, texts = ended.buffers()
@@ -363,7 +363,7 @@ class _Lines:
 
 
 def _open_compressor(codec: str, file: IO[bytes]) -> Any:
-    """Open a writer that compresses the bytes of lines. Closing it writes the end."""
+    """Open a writer that compresses lines, or return ``file`` without a codec. Closing the writer finishes the file."""
     import pyarrow as pa
 
     if not codec:
@@ -376,7 +376,7 @@ def _open_compressor(codec: str, file: IO[bytes]) -> Any:
 
 
 class _DeflateStream:
-    """Hadoop's deflate: one stream of zlib."""
+    """Hadoop's deflate format: one zlib stream."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -390,7 +390,7 @@ class _DeflateStream:
 
 
 class _Blocks:
-    """Hadoop's form of Snappy and LZ4: blocks, each with its size before and its size after packing in front."""
+    """Hadoop's format of Snappy and LZ4: blocks, each preceded by its uncompressed and its compressed size."""
 
     def __init__(self, codec: Any, file: IO[bytes]) -> None:
         self._codec = codec
@@ -404,4 +404,4 @@ class _Blocks:
             self._file.write(struct.pack(">II", len(part), len(packed)) + packed)
 
     def close(self) -> None:
-        """Nothing is held, and nothing ends such a file."""
+        """Do nothing, because the format has no buffer and no end mark."""

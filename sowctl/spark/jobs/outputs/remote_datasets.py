@@ -1,12 +1,12 @@
-"""Data sets at URLs that Spark's writers do not reach: tasks write part files there, the driver puts them in place.
+"""Data sets at URLs that Spark's writers do not support: tasks write part files, the driver commits them.
 
-Called by :mod:`sowctl.spark.jobs.outputs.datasets` where Hadoop has no file system for the scheme. Executors need the
-door to URLs alone: no directory that they share, no jars. The way is that of Hadoop's committer. A task attempt writes
-below a hidden directory of the output, under a name of its own; the driver gets to know what the attempts have written
-that Spark counts, and has these files, and no others, renamed into the output. ``_SUCCESS`` comes last.
+Called by :mod:`sowctl.spark.jobs.outputs.datasets` if Hadoop has no file system for the scheme. Executors need only
+:mod:`sowctl.remote`, neither a shared directory nor jars. The protocol is that of Hadoop's committer. Each task attempt
+writes to a uniquely named directory in a hidden directory of the output. The results of successful attempts contain
+the names of their files. The driver has only these files renamed into the output, and writes ``_SUCCESS`` last.
 
-Stores at URLs know no locks. A run says that it is at work by a claim in its hidden directory, and takes away those of
-all others before it looks at what it is to replace: of two runs at once no more than one finds its claim in the end.
+Remote storage has no locks. A run creates a claim in its hidden directory, and removes the hidden directories of all
+other runs before it lists the files to replace. So of two concurrent runs, at most one finds its claim in the end.
 ``sowctl-spark(7)``, REMOTE FILES.
 """
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Work: TypeAlias = "Callable[[Iterable[pyarrow.RecordBatch]], Iterable[SentPart]]"
-"""What a task does with its rows."""
+"""Function that a task applies to its rows."""
 SUCCESS_FILE = "_SUCCESS"
 RUN_DIRECTORY_PREFIX = "_temporary-"
-"""How the directory of a run begins. Readers of data sets pass over names that begin with an underscore."""
+"""Prefix of the hidden directory of a run. Readers of data sets ignore names that begin with an underscore."""
 CLAIM_FILE = "claim"
-"""The file of a run's hidden directory that says that no other run has taken the output."""
+"""File in a run's hidden directory; while it exists, no other run has taken over the output."""
 NULL_DIRECTORY_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""The directory's name where a partition's value is NULL or empty."""
+"""Directory name for a partition value that is NULL or empty."""
 _ESCAPED_CHARACTERS = frozenset([*map(chr, range(1, 32)), *"\x7f\"#%'*/:=?\\{[]^"])
-"""Characters that Spark writes as their code in the names of directories."""
+"""Characters that Spark escapes by their code in directory names."""
 
 
 class SentPart(Struct, frozen=True):
@@ -55,21 +55,21 @@ class SentPart(Struct, frozen=True):
 
 
 class OutputContents(Struct, frozen=True):
-    """Contents of an output: files, directories, and hidden ones that runs have left or are working in."""
+    """Contents of an output: files, directories, and hidden directories of failed or active runs."""
 
     files: list[RemotePath]
     directories: list[RemotePath]
     hidden: list[RemotePath]
 
     def require_free(self, target: RemotePath) -> None:
-        """Raise RefusedError ``SOW-SPK-064`` where there is anything that a reader would see."""
+        """Raise RefusedError ``SOW-SPK-064`` if the output has files or directories that readers see."""
         if self.files or self.directories:
             place = str(target)
             raise RefusedError("SOW-SPK-064", "the output exists", place=place, hint="--force replaces it")
 
 
 def list_contents(target: RemotePath) -> OutputContents:
-    """List what the output holds now. Raises what reading at a URL raises."""
+    """List the current contents of the output. Raises what reading from a URL raises."""
     files = [one.place for one in remote_files.list_files(target)]
     if remote_files.find_size(target) is not None:
         files.append(target)
@@ -79,17 +79,16 @@ def list_contents(target: RemotePath) -> OutputContents:
 
 
 def require_free(target: RemotePath, *, force: bool) -> None:
-    """Raise RefusedError ``SOW-SPK-064`` where something is there that must not be replaced, and what looking at a URL
-    raises."""
+    """Raise RefusedError ``SOW-SPK-064`` if the output exists, unless ``force``; and what reading from a URL raises."""
     found = list_contents(target)
     if not force:
         found.require_free(target)
 
 
 def find_directory_columns(spark: SparkSession, schema: StructType, names: Sequence[str]) -> list[str]:
-    """The columns by which rows go into directories, as the schema writes their names.
+    """Return the partition columns, with their names as spelled in the schema.
 
-    Raises what Spark's writers raise for columns by which they do not.
+    Raises what Spark's writers raise for unsuitable columns.
     """
     if not names:
         return []
@@ -112,25 +111,25 @@ def send_parts(
     *,
     force: bool,
 ) -> tuple[int, int]:
-    """Write a data set at a URL; how many records, and how many bytes of messages.
+    """Write a data set to a URL; returns the number of records, and bytes of messages.
 
-    ``gather`` has tasks do the work that it is given, and hands on what it makes of each. The first column of their
-    rows holds the bytes of the message; the last ones, as texts, make directories by ``names``, and rows of one
-    directory come one after the other; what stands between goes into files.
+    ``gather`` runs the given work in tasks, and returns the results. In the rows of tasks, the first column is the size
+    of the message in bytes, the last ones are texts that determine directories by ``names``, and those between are the
+    columns of files. Rows of one directory must be adjacent.
 
-    Raises RefusedError ``SOW-SPK-064`` where a data set has come there meanwhile, ``SOW-SPK-170`` where another run for
-    the output comes first, what the tasks raise, and what writing at a URL raises. Then nothing of the new data set is
-    left there; what was there before still is, unless it was the removing or the renaming that failed.
+    Raises RefusedError ``SOW-SPK-064`` if a data set was created there during the run, ``SOW-SPK-170`` if another run
+    has taken over the output, what the tasks raise, and what writing to a URL raises. On failure, the new files are
+    removed; the previous contents remain, unless removing them or renaming the new files has failed.
     """
     number = str(uuid4())
     hidden = target / f"{RUN_DIRECTORY_PREFIX}{number}"
     placing = _PartPlacement(spark, target, hidden)
     try:
         placing.claim()
-        # Of several attempts of a task Spark hands on what one of them says: only its files count.
+        # Spark returns the result of one attempt per task; only its files are committed.
         parts = gather(_PartSender(hidden, number, form, tuple(names)))
         if not names and not any(part.files for part in parts):
-            # Without rows a file has to say which columns there are.
+            # A data set without rows needs a file for its columns.
             parts.append(_write_empty(hidden, number, form))
         placing.place_parts(parts, force=force)
     except BaseException:
@@ -140,7 +139,7 @@ def send_parts(
 
 
 class _PartPlacement:
-    """The driver's part: the files of attempts that count take their places."""
+    """The driver's part of a commit: replaces the output with the files of successful attempts."""
 
     def __init__(self, spark: SparkSession, target: RemotePath, hidden: RemotePath) -> None:
         self._spark = spark
@@ -149,26 +148,26 @@ class _PartPlacement:
         self._placed: list[RemotePath] = []
 
     def claim(self) -> None:
-        """Say that a run for the output is at work."""
+        """Create the claim of this run."""
         remote_files.write_file(self._hidden / CLAIM_FILE, [b""])
 
     def place_parts(self, parts: Sequence[SentPart], *, force: bool) -> None:
-        """Replace what is there by the files of these attempts."""
+        """Replace the contents of the output by the files of these attempts."""
         target, found = self._target, list_contents(self._target)
         if not force:
-            # Something may have come while the tasks were at work.
+            # The output may have been created while the tasks were running.
             found.require_free(target)
-        # Of runs that die the hidden directories stay. One that is at work for the same output comes too late now. This
-        # comes before the look at what is to be replaced: what a run has put there before it lost its claim is seen.
+        # Remove hidden directories of failed runs, and the claims of active runs for the same output. This must precede
+        # the listing of files to replace, so that it includes all files that a run placed before it lost its claim.
         for directory in found.hidden:
             if directory != self._hidden:
                 remote_files.delete_directory(directory)
         found = list_contents(target)
-        # This comes behind the look: without the claim, what was seen may belong to the run that took it.
+        # This must follow the listing: if the claim is gone, the listed files may belong to the run that removed it.
         self._require_claim()
         if not force:
             found.require_free(target)
-        # First of all, so that what is half there is not taken for a whole data set; and only one that was seen.
+        # Removed first, so that a partial data set is not read as complete, and only if it was listed.
         if target / SUCCESS_FILE in found.files:
             remote_files.delete_file(target / SUCCESS_FILE)
         for directory in found.directories:
@@ -179,11 +178,11 @@ class _PartPlacement:
         try:
             run_tasks(self._spark, filled, _Rename(self._hidden, target), what=f"rename into {target}")
         except SowError:
-            # Files that are gone are another run's doing, where the claim is gone, too.
+            # If the claim is gone, too, another run has removed the files, which is reported as a conflict.
             self._require_claim()
             raise
         self._require_alone()
-        # What other attempts have left goes with the directory. One that still writes does so where no reader looks.
+        # Removes also the files of other attempts. An attempt that is still running writes only to ignored directories.
         remote_files.delete_directory(self._hidden)
         remote_files.write_file(target / SUCCESS_FILE, [b""])
 
@@ -192,7 +191,7 @@ class _PartPlacement:
             raise self._build_conflict()
 
     def _require_alone(self) -> None:
-        """Raise RefusedError ``SOW-SPK-170`` unless the files of this run are there, and no others."""
+        """Raise RefusedError ``SOW-SPK-170`` unless the output has exactly the files of this run, and its claim."""
         start = str(self._target / RUN_DIRECTORY_PREFIX)
         there = {
             one.place
@@ -212,8 +211,8 @@ class _PartPlacement:
         )
 
     def undo(self) -> None:
-        """Remove what this run has written, as far as that is possible: the error that ended the run is raised."""
-        # First what is renamed: Spark does not wait for the other tasks of a stage that fails, and they go on.
+        """Remove the files of this run, ignoring errors, because the error that ended the run is raised."""
+        # First the sources of renames: Spark does not wait for other tasks of a failed stage, which may continue.
         with suppress(SowError):
             remote_files.delete_directory(self._hidden)
         for place in self._placed:
@@ -222,7 +221,7 @@ class _PartPlacement:
 
 
 class _Rename:
-    """Renames the files of an attempt into the output, on an executor."""
+    """Renames the files of an attempt to their places in the output, on an executor."""
 
     def __init__(self, hidden: RemotePath, target: RemotePath) -> None:
         self.hidden = hidden
@@ -234,7 +233,7 @@ class _Rename:
 
 
 class _PartSender:
-    """Writes the rows of a task into part files, on an executor, and says what it has written."""
+    """Writes the rows of a task to part files, on an executor, and yields their names and totals."""
 
     def __init__(self, hidden: RemotePath, number: str, form: PartFormat, names: tuple[str, ...]) -> None:
         self.hidden = hidden
@@ -258,7 +257,7 @@ class _PartSender:
 
 
 class _Files:
-    """The files of one attempt, of which one is open: rows of a directory come one after the other."""
+    """The files of one attempt. Only one is open at a time, because rows of a directory are adjacent."""
 
     def __init__(self, hidden: RemotePath, attempt: str, front: str, form: PartFormat) -> None:
         self._place = self._path = hidden / attempt
@@ -275,12 +274,13 @@ class _Files:
 
     def __exit__(self, *error: Any) -> None:
         if self._open is not None:
-            # The error that ended the attempt is raised; what it has begun stays where no reader looks.
+            # Errors here are suppressed, because the error that ended the attempt is raised. The unfinished file
+            # remains in the hidden directory.
             with suppress(Exception):
                 self._open[1].__exit__(*error)
 
     def write(self, directory: str, rows: pyarrow.RecordBatch) -> None:
-        """Add rows: bytes of messages, then the columns of the file."""
+        """Add rows, whose first columns are the size of the message and the columns of the file."""
         import pyarrow.compute as pc
 
         self._records += rows.num_rows
@@ -306,14 +306,14 @@ class _Files:
             held.close()
 
     def end(self) -> SentPart:
-        """Close the last file; what was written."""
+        """Close the last file, and return names and totals of the files."""
         self._end_file()
         return SentPart(self._attempt, tuple(self._files), self._records, self._bytes)
 
     def begin(self, directory: str) -> None:
-        """Begin a file, which has no rows yet."""
+        """Close the current file, and open a new one without rows."""
         self._end_file()
-        # Numbers go on from directory to directory: no two files of an attempt have one name, whatever comes when.
+        # Numbers continue across directories, so that names are unique even if a directory is opened again.
         name = f"{directory}{self._front}-c{len(self._files):03d}{self._form.suffix}"
         held = ExitStack()
         self._path = self._place / name
@@ -325,14 +325,14 @@ class _Files:
 
 
 def _write_empty(hidden: RemotePath, number: str, form: PartFormat) -> SentPart:
-    """A file without rows, from the driver."""
+    """Write a file without rows, on the driver."""
     with _Files(hidden, "driver", f"part-00000-{number}", form) as files:
         files.begin("")
         return files.end()
 
 
 def _split_by_directory(batch: pyarrow.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """The rows of a batch, stretch by stretch of the same directory."""
+    """Yield runs of rows with the same directory, each as directory and rows."""
     if not names:
         yield "", batch
         return
@@ -348,7 +348,7 @@ def _split_by_directory(batch: pyarrow.RecordBatch, names: Sequence[str]) -> Ite
 
 
 def format_directory(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """The directory of rows with these values, as Spark names it, with a slash behind."""
+    """Return the directory of rows with these values, named as in Spark, with a trailing slash."""
     texts = [_escape_text(value) if value else NULL_DIRECTORY_NAME for value in values]
     return "".join(f"{_escape_text(name)}={text}/" for name, text in zip(names, texts, strict=True))
 

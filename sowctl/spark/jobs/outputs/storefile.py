@@ -1,7 +1,7 @@
-"""One ``.sow`` file of a job's records: tasks gather them in files, the driver puts the store together.
+"""Write a job's records to one ``.sow`` file: tasks collect them in files, from which the driver builds the store.
 
-Called by the jobs that export topics, take snapshots and compute views. ``sowctl-pipeline(1)``, OUTPUT, says what is
-written; sow-store(5) what stands in the file.
+Called by the jobs that export topics, take snapshots and compute views. ``sowctl-pipeline(1)``, OUTPUT, documents the
+output, and sow-store(5) the file format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _File(Struct, frozen=True):
-    """A sorted file that a task left, and what stands in it."""
+    """A sorted file that a task has written, with totals of its records."""
 
     place: Place
     records: int
@@ -43,7 +43,7 @@ class _File(Struct, frozen=True):
 def write_store(
     spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Place
 ) -> WriteTotals:
-    """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
+    """Write the records of ``parts`` to a new store, without versions. ``place`` is a staging directory."""
     files = run_tasks(spark, list(parts), _PairFileWriter(place), what=f"gather {output.label}", measure=_measure_file)
     with (
         deliver_store(output) as path,
@@ -53,8 +53,8 @@ def write_store(
             append_sorted(builder, read_pairs(file.place))
 
         def position(txn: WriteTxn) -> None:
-            # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
-            # stay as they were.
+            # A lineage of zeros: the store does not follow a journal, so entries are never applied to it, and its txids
+            # are those of the source.
             txn.set_applied_position(bytes(16), max((file.last_txid for file in files), default=0))
             txn.raise_last_time(max((file.last_time for file in files), default=0))
 
@@ -70,7 +70,7 @@ def _measure_file(file: _File) -> Work:
 
 
 class _PairFileWriter:
-    """Leaves the records of a part in a file, on an executor."""
+    """Writes the records of a part to a file, on an executor."""
 
     def __init__(self, directory: Place) -> None:
         self.directory = directory
@@ -84,7 +84,7 @@ class _PairFileWriter:
             for keys, values in part.iterate_pairs():
                 for value in values:
                     one, at = read_stamps(value)
-                    # Taken while the records pass: the file's position must not lie below any of them.
+                    # Collected while the records are written: the store's position must not be below their txids.
                     txid, time = max(txid, one), max(time, at)
                 yield keys, values
 

@@ -1,4 +1,4 @@
-"""The state of one topic, written to an output: a data set, or a ``.sow`` file.
+"""Write the state of one topic to an output: a data set, or a ``.sow`` file.
 
 Called by the jobs that export topics and take snapshots. ``sowctl-pipeline(1)``, OUTPUT.
 """
@@ -31,9 +31,10 @@ def write_topic(
     place: Place,
     seen: FileVisibility,
 ) -> WriteTotals:
-    """Write the state of ``topic`` as of ``at`` (microseconds UTC; None: now) to ``output``; publishing can continue.
+    """Write the state of ``topic`` as of ``at`` (microseconds UTC; None: now) to ``output``.
 
-    ``place`` is a staging directory. Raises what reading the present or the past raises, and what writing raises.
+    Publishing may continue. ``place`` is a staging directory. Raises what reading the present or the past raises, and
+    what writing raises.
     """
     config = instance.config
     assert config is not None
