@@ -1,7 +1,7 @@
-"""Aggregated queries: one message per group of the records that match (``behaviour`` 3.4, C70-C74).
+"""Aggregated queries: one message per group of matching records (``behaviour`` 3.4, C70-C74).
 
-The result is that of a view with the same projection and grouping. A field that is neither grouped nor aggregated has
-the value of the record of its group that was updated last.
+The result equals that of a view with the same projection and grouping. A field that is neither grouped nor aggregated
+has its value in the most recently updated record of the group.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     LineReader = Callable[[], Iterator[LineBatch] | None]
 
 MAX_PROJECTION_BYTES = 64 << 10
-"""Bytes that the text of a projection may have."""
+"""Maximum size of the text of a projection."""
 
 
 class Aggregation:
-    """A projection with its grouping over records of one topic; where that names no field, all of them are one group.
+    """A projection and its grouping over records of one topic; an empty grouping puts all records in one group.
 
-    Raises UsageError ``SOW-QRY-013`` (a type that cannot be written), ``SOW-QRY-014`` (text too long), ExpressionError.
+    Raises UsageError ``SOW-QRY-013`` (messages of the type cannot be constructed) or ``SOW-QRY-014`` (text too long),
+    and ExpressionError.
     """
 
     def __init__(
@@ -69,21 +70,21 @@ class Aggregation:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The fields of a record that it reads, if they are all it reads."""
+        """The fields that the projection reads; empty if it also reads metadata."""
         return () if self.program.uses_header else self.program.slots
 
     def aggregate_scan(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
-        """Aggregate the records that match, from indexes alone where these know the fields."""
+        """Aggregate the matching records, from indexes alone if they cover the fields."""
         way, slots = scan.way, self.slots
         lasting = scan.lasting
-        # Indexes first, by columns where there are many rows, then by rows; else the records are read. All three ways
-        # give the same groups.
+        # Indexes first: by columns if the rows are many, otherwise by rows. Without indexes the records are read. All
+        # three ways compute the same groups.
         columns = way.read_columns(slots) if way is not None and slots else None
         rows = way.read_rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
             return self._aggregate_by_reading(scan, size, numbers, memory)
         numbers.examined, numbers.matched = way.source.count_visible(), way.count_matching() or 0
-        # Rows have the records that changed since indexes were built among them; columns have not.
+        # Rows include the records that changed since the indexes were built; columns do not.
         changed = way.read_changed() if columns is not None else {}
         more = [(list(changed), list(changed.values()))] if changed else []
         again = partial(self._aggregate_by_reading, scan, size, numbers, memory)
@@ -94,7 +95,7 @@ class Aggregation:
     def _aggregate_by_reading(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
         stored = scan.source.stored_source
         records = None if stored is None else stored.count_visible()
-        # Without a filter it is known before how many come.
+        # Without a filter the number of matching records is known in advance.
         sure = 0 if records is None or scan.matcher.is_selective else records
         found = scan.read_matching(size, numbers)
         lined = partial(scan.read_lines, numbers)
@@ -115,17 +116,17 @@ class Aggregation:
         lasting: bool = False,
         again: Callable[[], Iterator[Pairs]] | None = None,
     ) -> Iterator[Pairs]:
-        """Keys and stored values, as records have them, of one message per group, by key.
+        """Yield keys and stored values, encoded as in stores, of one message per group, ordered by key.
 
         ``known`` and ``columns``: fields and stamps of records that are not in ``found``. ``memory``: bytes that groups
-        take before records go to temporary files; ``records``: how many come at most, ``sure``: at least;
-        ``lined`` gives the records of ``found`` as lines, if they are all of a store; ``again`` gives the same from
-        records alone, which an error names: values of indexes do not tell whose they are. Raises InputError
+        use before records spill to temporary files. ``records``: maximum number of records, ``sure``: minimum number.
+        ``lined`` reads the records of ``found`` as lines if all are in a store. ``again`` computes the result from
+        records alone, so that an error names the record: values of indexes do not identify it. Raises InputError
         ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
         writer = GroupWriter(self.program, self._environment, self._topic, self._kind)
         with ExternalGrouping(writer, limit=memory, records=records) as grouped:
-            # Each way adds to the same groups, so rows, columns and records may even come together.
+            # All inputs add to the same groups, so one query may combine rows, columns and records.
             steps = self._environment.steps
             try:
                 if columns is not None:
@@ -163,7 +164,7 @@ class Aggregation:
         *,
         lasting: bool,
     ) -> None:
-        """Read records and add them: by columns where there are many, but for the first ones where that shows later."""
+        """Read records and add them: by rows until enough are seen (or ``sure``) for columns to be faster."""
         extract = self._kind.build_extractor(self.program.slots)
         remaining, seen = iter(found), 0
         possible = not self.program.uses_header
@@ -175,26 +176,26 @@ class Aggregation:
             rows, refused = extract(extract_payloads(values))
             if refused:
                 raise self._make_unreadable_error(refused[0], keys[refused[0].index])
-            # Made only where the projection asks for metadata: a header for every record takes its time.
+            # Only for projections that read metadata: building a header per record is expensive.
             headers = build_headers(keys, values, self._topic) if self.program.uses_header else None
             stamped = read_all_stamps(values)
 
             def group(part: slice) -> GroupedRows:
-                headed = headers and headers[part]  # noqa: B023 - called at once
+                headed = headers and headers[part]  # noqa: B023 - called immediately
                 return self.program.group_messages(rows[part], self._environment, headed, stamped[part])  # noqa: B023
 
             grouped.add(evaluate_records(group, keys, self._topic))
             seen += len(keys)
         from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
 
-        # Lines begin with the first record: they are read instead of ``found``, where none of these was read yet.
+        # Lines start at the first record, so they can replace ``found`` only if nothing was read from it.
         whole = lined() if lined is not None and not seen else None
         read = BlockColumnReader(self._kind, self.program.slots, self._make_unreadable_error)
         blocks = iterate_blocks(((None, some) for some in remaining) if whole is None else whole)
         self._add_parts(grouped, (part for block in blocks for part in read.read_parts(block)))
 
     def _make_unreadable_error(self, refused: Refusal, key: bytes) -> InputError:
-        # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
+        # An unreadable record belongs to no group, and skipping it would make sums wrong silently.
         number = int.from_bytes(key, "big")
         return InputError(
             "SOW-QRY-004",

@@ -1,9 +1,8 @@
-"""Columns of a block of records that a scan reads: fields of many messages at once, without a value of Python for each.
+"""Columns of a block of scanned records: fields of many messages in one step, without a Python object per value.
 
-Where messages are of few templates, their type reads them as columns of numpy
-(:mod:`sowctl.messages.template_columns`); those that no template answers for are decoded, and come as columns of their
-own. So a block is one part or several, each with the records that it is of, and the values are those of the type's
-extractor, whichever way they were read. Loads numpy.
+If messages match few templates, their type reads them as numpy columns (:mod:`sowctl.messages.template_columns`).
+Messages that match no template are decoded, and form separate columns. So a block consists of one or more parts, each
+with the positions of its records. Both ways return the values of the type's extractor. Loads numpy.
 
 Called by :mod:`~sowctl.engine.search.aggregate`, and for views by :mod:`sowctl.engine.views.column_groups`.
 """
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class RecordBlock(NamedTuple):
-    """Records in the order in which they were read: keys end to end, messages, stamps.
+    """Records in read order: concatenated keys, messages and stamps.
 
-    ``lines``: the same messages as lines of text, where the store's file shows them so.
+    ``lines``: the same messages as lines of text, if the store's file holds them so.
     """
 
     keys: bytes
@@ -50,7 +49,7 @@ class RecordBlock(NamedTuple):
 
 
 def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> Iterator[RecordBlock]:
-    """The records that a scan finds, so many together that columns of them pay."""
+    """Yield the records that a scan finds, in blocks large enough for columns to be faster than rows."""
     keys, stamps = bytearray(), bytearray()
     messages: list[bytes] = []
     size = 0
@@ -66,7 +65,7 @@ def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> 
             messages += more
             stamps += extract_raw_stamps(values)
             size += sum(map(len, more))
-        # Records that come as lines are a block by themselves; those that are held came before them, and go first.
+        # Records read as lines form a separate block. The buffered records precede them and are yielded first.
         if messages and (
             lines is not None
             or len(messages) >= QUERY_LIMITS.group_batch_records
@@ -81,14 +80,15 @@ def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> 
 
 
 def build_line_block(lines: RecordLines) -> RecordBlock:
-    """Records that come as lines."""
+    """Return the block of records that were read as lines."""
     return RecordBlock(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
 
 
 class BlockColumnReader:
     """Reads ``slots`` of messages of one type, block by block, and the texts of ``keys``: strings, or NULL.
 
-    Batches have stamps, SOW keys and the texts. ``unreadable`` makes an error of a refusal and of its record's key.
+    Batches hold columns, stamps, SOW keys and the texts. ``unreadable`` builds an error from a refusal and the key of
+    its record.
     """
 
     def __init__(
@@ -101,25 +101,25 @@ class BlockColumnReader:
         self._unreadable = unreadable
 
     def read_parts(self, block: RecordBlock) -> Iterator[ColumnBatch]:
-        """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
+        """Yield the columns of a block, part by part. Raises the error that ``unreadable`` builds."""
         pieces = self._read_pieces(block)
-        # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
+        # Of records with equal txids the last one in read order is the latest. Parts would change that order.
         if len(pieces) > 1 and len(sort_distinct([block.txids])) < len(block.txids):
             pieces = [_merge_pieces(pieces)]
         for piece in pieces:
             yield self._complete_batch(block, piece)
 
     def read_whole(self, block: RecordBlock) -> ColumnBatch:
-        """The columns of all records of a block, in their order. Raises what ``unreadable`` makes of a refusal."""
+        """Return the columns of all records of a block, in their order. Raises the error that ``unreadable`` builds."""
         return self._complete_batch(block, _merge_pieces(self._read_pieces(block)))
 
     def read_by_template(self, block: RecordBlock) -> ColumnBatch | None:
-        """As :meth:`read_whole`; None where the messages are read better one by one."""
+        """Like :meth:`read_whole`, but return None if reading the messages one by one is faster."""
         pieces = self._read_template_pieces(block)
         return None if pieces is None else self._complete_batch(block, _merge_pieces(pieces))
 
     def _complete_batch(self, block: RecordBlock, piece: PlacedBatch) -> ColumnBatch:
-        """Add to the columns of slots and texts what the block knows of their records."""
+        """Return the columns of slots and texts together with stamps and keys of their records."""
         places, read = piece
         columns = read.columns
         txids, times, keys = block.txids, block.times, np.frombuffer(block.keys, ">u8")
@@ -156,12 +156,12 @@ class BlockColumnReader:
             start = KEY_SIZE * (first.index if places is None else int(places[first.index]))
             raise self._unreadable(first, block.keys[start : start + KEY_SIZE])
         texts = [] if self._key_texts is None else map(list, zip(*self._key_texts(messages)[0], strict=True))
-        # Made now: a batch that waits for others keeps no value of Python.
+        # Build columns now, so that a batch that waits for others keeps no Python values.
         return ColumnBatch([build_column(values) for values in (*columns, *texts)], len(messages))
 
 
 def _merge_pieces(pieces: Sequence[PlacedBatch]) -> PlacedBatch:
-    """All records of a block, in their order."""
+    """Return all records of a block as one batch, in their order."""
     if len(pieces) == 1:
         return pieces[0]
     order = np.argsort(np.concatenate([places for places, _ in pieces if places is not None]))
@@ -169,7 +169,7 @@ def _merge_pieces(pieces: Sequence[PlacedBatch]) -> PlacedBatch:
 
 
 def _build_key_column(column: Column) -> Column:
-    """The texts of a slot's column, as ``build_key_extractor`` of a message type gives them."""
+    """Return the texts of a slot's column, equal to those of the message type's ``build_key_extractor``."""
     if column.kind in (Kind.NULL, Kind.STRING):
         return column
     if column.kind is Kind.I64:

@@ -1,6 +1,6 @@
-"""The conditions of a filter that indexes can answer: conjuncts on one field each, compiled one by one.
+"""The conditions of a filter that indexes can answer: conjuncts on a single field, compiled one by one.
 
-A record matches where every conjunct is TRUE (``sowctl-expressions(7)``, logic), so each may be asked by itself.
+A record matches if every conjunct is TRUE (``sowctl-expressions(7)``, logic), so each can be evaluated separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class IndexCondition(NamedTuple):
 def split_conditions(
     wanted: Filter, environment: Environment, extra: Mapping[str, Function] = NO_FUNCTIONS
 ) -> tuple[list[IndexCondition], list[str]]:
-    """The conjuncts that indexes can answer, and the texts of the others."""
+    """Return the conjuncts that indexes can answer, and the texts of the others."""
     asked, others = [], []
     for number, node in enumerate(wanted.conjuncts):
         found = _build_index_condition(wanted, number, environment, extra)
@@ -48,8 +48,8 @@ def _build_index_condition(
     wanted: Filter, number: int, environment: Environment, extra: Mapping[str, Function]
 ) -> IndexCondition | None:
     node = wanted.conjuncts[number]
-    # An index has one field's values as they were when it was built: only a condition on that field alone, which is the
-    # same at any time, has its answer there.
+    # An index holds the values of one field at the time of its build. It can answer only conditions on that field
+    # alone whose result does not change with time.
     if find_sole_field(node) is None or not all(_is_deterministic(part, extra) for part in walk_tree(node)):
         return None
     compiled = wanted.compile_conjunct(number)
@@ -67,8 +67,8 @@ def _build_index_condition(
         return mask.nonzero()[0]
 
     bounds = find_number_bounds(node)
-    # With bounds an index of numbers is searched; without, the condition is asked of the values in the index, of texts
-    # once for each different one.
+    # With bounds an index of numbers is searched. Without bounds the condition is evaluated on the values in the index,
+    # for texts once per distinct value.
     interval = Interval(*bounds) if bounds is not None else None
     condition = Condition(str(node), matches, matches_column, interval, list_equal_strings(node))
     return IndexCondition(compiled.slots[0], condition)

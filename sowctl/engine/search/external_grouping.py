@@ -1,15 +1,16 @@
-"""Groups of a projection in bounded memory: messages in, one message per group out, in key order.
+"""Grouping of a projection in bounded memory: messages in, one message per group out, in key order.
 
-While groups are few, they stand in memory with what their inputs add up to. Where they outgrow it, messages that come
-then are written, evaluated, into files by equal parts of the range of the groups' keys; at the end one part after the
-other is grouped, and divided again where its groups outgrow memory, too. So a group is made once, however many messages
-it has and however far apart they come. Used by aggregated queries (:mod:`~sowctl.engine.search.aggregate`) and views
-(:mod:`sowctl.engine.views.computation`). Ruled by ``behaviour`` 3.4.
+While groups fit in memory, they are held as accumulated states. When they exceed the limit, further messages are
+evaluated and spilled to files, each for an equal part of the range of group keys. At the end the parts are grouped one
+after another, and divided further if their groups exceed the limit, too. So each group is output once, no matter how
+many messages it has and how they are distributed. Used by aggregated queries
+(:mod:`~sowctl.engine.search.aggregate`) and views (:mod:`sowctl.engine.views.computation`). Ruled by ``behaviour`` 3.4.
 
-Why messages and not states of groups, which add up, too: a state costs as much as many messages. 1,000,000 orders as a
-view with SUM and COUNT, in 4 MB and in 64 MB: in 50,000 groups 3.2 and 4.5 s of processor time so, 6.9 and 4.6 with
-states; in 1,000,000 groups 13.6 and 14.8 s so, 23.9 and 22.1 with states. With MAX, ANY and COUNT_DISTINCT in 50,000
-groups 4.1 and 5.9 s so, 14.0 and 13.1 with states. RssAnon was 82 to 184 MB so, and 138 to 432 MB.
+Messages are spilled instead of group states, which could be merged as well, because a state costs as much as many
+messages. Processor time of 1,000,000 orders as a view with SUM and COUNT, in 4 MB and in 64 MB: in 50,000 groups 3.2
+and 4.5 s with messages, 6.9 and 4.6 with states; in 1,000,000 groups 13.6 and 14.8 s with messages, 23.9 and 22.1 with
+states. With MAX, ANY and COUNT_DISTINCT in 50,000 groups: 4.1 and 5.9 s with messages, 14.0 and 13.1 with states.
+RssAnon was 82 to 184 MB with messages, 138 to 432 MB with states.
 """
 
 from __future__ import annotations
@@ -36,33 +37,33 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 DEFAULT_MEMORY_BYTES = 64 << 20
-"""Bytes that groups take where nothing else is asked for: that of ``--sort-memory``."""
+"""Default memory limit of groups in bytes, equal to the default of ``--sort-memory``."""
 
 
 class GroupedMessages(Protocol):
-    """Messages with the group of each, by rows or by columns."""
+    """Messages and their groups, as rows or as columns."""
 
     @property
     def count(self) -> int:
-        """The number of groups, at least."""
+        """The number of groups, or more."""
         ...
 
     @property
     def group_keys(self) -> Sequence[GroupKey]:
-        """The texts of each group."""
+        """The grouping texts of each group."""
         ...
 
     def add_to_groups(self, groups: dict[GroupKey, Group]) -> int:
-        """Add each message to the group of its key; how many inputs the groups hold one by one, at most."""
+        """Add each message to the group of its key. Return the maximum number of inputs that groups store singly."""
         ...
 
     def divide(self, parts: Any) -> Iterator[tuple[int, Any]]:
-        """The evaluated messages of each part, in their order; ``parts``: an array with that of each group."""
+        """Yield the evaluated messages of each part, in their order; ``parts``: array of the part of each group."""
         ...
 
 
 class GroupWriter:
-    """Makes the message of each group of a projection: of type ``kind``, with its key in the domain ``domain``."""
+    """Builds the message of each group of a projection: of type ``kind``, with a key in the domain ``domain``."""
 
     def __init__(self, projection: Projection, environment: Environment, domain: str, kind: MessageType) -> None:
         self.projection = projection
@@ -71,12 +72,12 @@ class GroupWriter:
         self.compute_digests = build_batch_digester(domain, projection.width)
 
     def iterate_messages(self, groups: Mapping[GroupKey, Group]) -> Iterator[Pairs]:
-        """Keys and stored values, as records have them, of the messages of groups, by key.
+        """Yield keys and stored values, encoded as in stores, of the messages of groups, ordered by key.
 
-        The key is that of the grouping texts, txid and time are the highest of the group. Raises what evaluating the
-        fields raises.
+        The key is computed from the grouping texts; txid and time are the highest of the group. Raises the errors of
+        evaluating the fields.
         """
-        # By key as records come: the order depends on the groups alone, not on the way that they were found.
+        # Ordered by key like records, so that the order does not depend on how the groups were found.
         digests, states = self.compute_digests(list(groups), null=True), list(groups.values())
         order = sorted(range(len(digests)), key=digests.__getitem__)
         for start in range(0, len(order), QUERY_LIMITS.write_batch_groups):
@@ -86,8 +87,8 @@ class GroupWriter:
     def _encode_groups(self, digests: Sequence[Digest], groups: Sequence[Group]) -> Pairs:
         fields = self.projection.compute_all_fields(groups, self._environment)
         payloads = build_messages(self._kind, self.projection.destinations, fields)
-        # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest update
-        # (decision 50).
+        # The highest txid of the group: a field that is neither grouped nor aggregated has the value of the latest
+        # update (decision 50).
         stamps = [group.stamp for group in groups]
         txids, times = map(itemgetter(0), stamps), map(itemgetter(1), stamps)
         keys = list(map(digest_key, digests))
@@ -97,9 +98,9 @@ class GroupWriter:
 class ExternalGrouping:
     """The groups of one projection.
 
-    ``limit``: bytes that groups take before messages go to files in ``directory`` (None: that of temporary files);
-    ``records``: how many messages come, about, None where that is not known. ``part``: number and count of the equal
-    parts of the range of keys that the groups belong to. Use it in a ``with`` statement.
+    ``limit``: bytes that groups use before messages spill to files in ``directory`` (None: the directory of temporary
+    files). ``records``: approximate number of messages, None if unknown. ``part``: number of the part of the key range
+    that the groups belong to, and count of these equal parts. Use it in a ``with`` statement.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class ExternalGrouping:
         self._inputs = self._new_inputs = 0
         self._files: PartFiles | None = None
         self._written: Counter[int] = Counter()
-        """Messages in each of the files."""
+        """Number of messages in each file."""
 
     def __enter__(self) -> ExternalGrouping:
         return self
@@ -131,9 +132,9 @@ class ExternalGrouping:
             self._files.close()
 
     def add(self, messages: GroupedMessages) -> None:
-        """Add messages, one at least. Raises StorageError ``SOW-ENG-040``."""
-        # Asked before the groups are made. Once messages are written, those that follow are, too: within a part they
-        # then stand in the order in which they came.
+        """Add one or more messages. Raises StorageError ``SOW-ENG-040``."""
+        # Check memory before creating the groups. After the first spill all messages are spilled, so that those of a
+        # part keep their order.
         if self._files is None and self._has_room(messages):
             inputs = messages.add_to_groups(self._groups)
             self._inputs += inputs
@@ -142,15 +143,15 @@ class ExternalGrouping:
             self._write(messages)
 
     def add_all(self, found: Iterable[GroupedMessages]) -> None:
-        """:meth:`add` each."""
+        """Call :meth:`add` for each."""
         for messages in found:
             self.add(messages)
-            # Not held while the next ones are made.
+            # Release these messages before the next ones are created.
             del messages
 
     def iterate_messages(self) -> Iterator[Pairs]:
-        """Keys and stored values of one message per group, as :meth:`GroupWriter.iterate_messages`. Nothing can be
-        added afterwards. Raises StorageError ``SOW-ENG-040``."""
+        """Yield keys and stored values of one message per group, like :meth:`GroupWriter.iterate_messages`. No messages
+        can be added afterwards. Raises StorageError ``SOW-ENG-040``."""
         if self._files is None:
             yield from self._writer.iterate_messages(self._groups)
             return
@@ -178,10 +179,10 @@ class ExternalGrouping:
             return True
         groups += sum(key not in self._groups for key in messages.group_keys)
         if self._exceeds_limit(groups) and self._new_inputs >= groups:
-            # Most inputs that are held are no longer needed: a message in a file costs more than to find that out.
-            # Fewer new ones than groups would not be worth a look at all groups, batch after batch.
+            # Most stored inputs are no longer needed, and compacting costs less than spilling a message. With fewer new
+            # inputs than groups, compacting all groups after every batch would not pay.
             self._inputs, self._new_inputs = sum(group.compact() for group in self._groups.values()), 0
-        # A single group, and groups of nearly one key, cannot be divided.
+        # A single group, and groups whose keys are nearly equal, cannot be divided.
         return (
             not self._exceeds_limit(groups) or groups == 1 or self._part[1] * QUERY_LIMITS.max_spill_files > MAX_PARTS
         )
@@ -202,7 +203,7 @@ class ExternalGrouping:
             self._written[number] += some.size
 
     def _read(self, number: int) -> Iterator[GroupedMessages]:
-        """The messages of a file, in the order in which they came, many together."""
+        """Yield the messages of a file in their order, in batches."""
         assert self._files is not None
         held: list[Any] = []
         size = 0
@@ -227,12 +228,12 @@ class ExternalGrouping:
         return GroupedBatch.restore(projection, ColumnBatch.concatenate(held))
 
     def _find_parts(self, files: PartFiles) -> tuple[int, int]:
-        """The number of the part of the first file, and the count of such parts of the whole range of keys."""
+        """Return the part number of the first file, and the count of parts of that size in the key range."""
         number, count = self._part
         return number * len(files), count * len(files)
 
     def _choose_part_count(self) -> int:
-        """Return the number of files: a part stays well below the limit if every message has its own group."""
+        """Return the number of files, so that a part stays well below the limit even if every message is a group."""
         most = QUERY_LIMITS.max_spill_files
         if self._records is None:
             return most

@@ -1,4 +1,4 @@
-"""Notes on filters that compile, but mean something else than in SQL."""
+"""Notes on filters that compile but whose meaning differs from SQL."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _TIME_WORDS = ("NOW", "TODAY", "MIDNIGHT", "YESTERDAY", "TOMORROW")
 
 
 def may_have_remarks(text: str) -> bool:
-    """Return whether a filter may have remarks. Most filters have none, and the modules are not loaded for these."""
+    """Return whether a filter may have remarks. For most filters this is false, and saves loading the modules."""
     if "%" in text or "__" in text or '"' in text:
         return True
-    # What is inside single quotes, and what is not.
+    # Odd parts are inside single quotes, even parts outside.
     parts = text.upper().split("'")
     outside = "".join(" ".join(parts[::2]).split())
     if any(part in _TIME_WORDS or part.startswith("-") for part in parts[1::2]):
@@ -28,7 +28,7 @@ def may_have_remarks(text: str) -> bool:
 
 
 def note_filter(instance: Instance, text: str | None) -> None:
-    """Remark what a filter does where something else is probably meant; once for each text."""
+    """Emit remarks on a filter that probably does not do what was meant; once per text."""
     if not text or not may_have_remarks(text):
         return
     from sowctl.expressions.remarks import list_remarks

@@ -1,7 +1,7 @@
-"""Access to the records that a filter can match, by memo indexes.
+"""Access to the candidate records of a filter by memo indexes.
 
-The answer is that of a scan (principle 3): what an index cannot tell is asked of the records themselves, and
-records that changed since it was built always are.
+The result equals that of a scan (principle 3): conditions that no index answers are evaluated on the records. Records
+that changed since the indexes were built are always read.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 class IndexAccess:
-    """The records that indexes left of a filter by a refined ``plan``: ``places``, None for all. The plan's residual
-    conditions are asked of each record that is left; where it is ranked, :meth:`read_top_k` may be asked.
+    """The candidate records of a filter by a refined ``plan``: row numbers ``places``, None for all. The plan's
+    residual conditions are evaluated on each candidate. If the plan is ranked, :meth:`read_top_k` can be used.
 
     ``arrays``: numpy is loaded or worth loading, so changed records are looked up by arrays.
     """
@@ -69,7 +69,7 @@ class IndexAccess:
 
     @cached_property
     def _places(self) -> list[int] | None:
-        """In order, which a mere count does without."""
+        """The row numbers in ascending order; computed on first use, since counting does not need the order."""
         return None if self._left is None else p.list_ascending(self._left)
 
     def read_matching(self, size: int) -> Iterator[MatchedPairs]:
@@ -80,54 +80,54 @@ class IndexAccess:
         pairs = self._read_unchanged(
             range(self._memos.records) if self._left is None else p.sort_rows(self._left), size
         )
-        # Records that changed are read as they are now, and put in their places by key.
+        # Changed records are read in their current state and merged by key.
         if changed:
             pairs = merge_records(pairs, changed, size)
         yield from pairs
 
     def count_matching(self) -> int | None:
-        """Return how many records match, None where that needs reading all of them."""
-        # A residual condition, or a lifetime that may be over, is decided by the record alone: no index counts it.
+        """Return the number of matching records, None if that requires reading all of them."""
+        # Indexes cannot count residual conditions or expired records: both depend on the record itself.
         if self.plan.residual or self.source.hides:
             return None
         if self._left is None:
             return self.source.count_visible()
         unchanged = len(self._left)
         if self._memos.changed:
-            # What the indexes say of changed records is out of date: these are read, and counted by what they hold now.
+            # Index entries of changed records are stale: these records are read and counted by their current state.
             unchanged = sum(key not in self._memos.changed for key in self._memos.read_keys(p.list_rows(self._left)))
         return unchanged + len(self._read_changed_records())
 
     def read_top_k(self, key: OrderKey, wanted: int) -> Pairs | None:
-        """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
+        """Return records that include the first ``wanted`` by ``key`` and all their ties; None if no index can tell."""
         column = self._memos.indexes.get(build_order_slot(key))
-        # If no more are left than are wanted, all of them are read and sorted anyway.
+        # If at most ``wanted`` candidates remain, all of them are read and sorted anyway.
         if column is None or self.plan.residual or (self._left is not None and len(self._left) <= wanted):
             return None
         from sowctl.engine.search.sorter import holds_number
 
         changed = self._read_changed_records()
-        # The index was built while the field held texts alone; one number among the changed records changes how all
-        # compare.
+        # The index was built while the field held only strings. A single number among the changed records changes how
+        # all values compare.
         if not column.numeric and holds_number(self._matcher.type, key, changed.values()):
-            return None  # then Strings are read as numbers, too
+            return None  # strings are compared as numbers, too
         allowed = None if self._places is None else set(self._places)
         keys, values = list(changed), list(changed.values())
         waiting: list[int] = []
         seen = 0
         try:
-            # A group are all records with one value. Groups are taken whole, so ties are all there when the result is
-            # sorted by the further keys of the order.
+            # A group consists of all records with one value. Only complete groups are read, so that all ties are
+            # present when the result is sorted by the remaining order keys.
             for group in column.iterate_by_value(descending=key.descending):
                 waiting += group if allowed is None else [place for place in group if place in allowed]
-                # Read only when there may be enough: in between nothing but row numbers is gathered.
+                # Collect row numbers until they may suffice, then read their records.
                 if len(waiting) + seen < wanted:
                     continue
                 for more_keys, more_values in self._read_unchanged(sorted(waiting), max(len(waiting), 1)):
                     keys += more_keys
                     values += more_values
-                    # Fewer may come than were asked for: those that changed since are left out, and stand in ``keys``
-                    # already if they match.
+                    # The result may be smaller than requested: it omits changed records, which are already in ``keys``
+                    # if they match.
                     seen += len(more_keys)
                 waiting = []
                 if seen >= wanted:
@@ -140,7 +140,7 @@ class IndexAccess:
         return keys, values
 
     def read_rows(self, slots: Sequence[Slot]) -> Iterator[StampedRows] | None:
-        """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
+        """Return fields and stamps of the matching records, in key order; None if indexes do not cover the fields."""
         columns = [column for slot in slots if (column := self._memos.indexes.get(slot)) is not None]
         if self.plan.residual or self.source.hides or len(columns) < len(slots):
             return None
@@ -149,9 +149,9 @@ class IndexAccess:
         return read_rows(self._memos, columns, self._places, slots, self.source, self._matcher)
 
     def read_columns(self, slots: Sequence[Slot]) -> ColumnBatch | None:
-        """Return the fields as a batch with stamps, where there are enough records for that.
+        """Return the fields as a batch with stamps; None if the records are too few or indexes do not cover the fields.
 
-        Records that changed since indexes were built stand in no column: :meth:`read_changed` gives those.
+        Columns do not contain records that changed since the indexes were built; :meth:`read_changed` returns them.
         """
         left = self._memos.records if self._left is None else len(self._left)
         if not is_faster_by_columns(left, lasting=self._lasting) or self.plan.residual or self.source.hides:
@@ -165,19 +165,20 @@ class IndexAccess:
         found = read_columns(self._memos, places, slots)
         if found is not None and self._memos.changed:
             txids = {txid for txid, _ in read_all_stamps(self.read_changed().values())}
-            # Of records with one txid the order of keys may tell which is the later one, and these come apart.
+            # Of records with equal txids the key order may decide which is the latest, but changed records are
+            # returned separately.
             if not txids.isdisjoint(found.txids.tolist()):
                 return None
         return found
 
     def read_changed(self) -> dict[bytes, bytes]:
-        """The records that changed since the indexes were built, if they match; in key order."""
+        """Return the matching records that changed since the indexes were built, in key order."""
         return self._read_changed_records() if self._memos.changed else {}
 
     def _read_changed_records(self) -> dict[bytes, bytes]:
-        """The records that changed since the indexes were built, if they match; in key order."""
+        """Return the matching records that changed since the indexes were built, in key order."""
         found: dict[bytes, bytes] = {}
-        # The whole filter is asked of them, also the conditions that indexes answer of the others.
+        # The matcher evaluates the complete filter, including the conditions that indexes answer for other records.
         changed = sorted(self._memos.changed)
         for start in range(0, len(changed), QUERY_LIMITS.lookup_batch_records):
             keys, values = self._find_records(changed[start : start + QUERY_LIMITS.lookup_batch_records])
@@ -200,7 +201,7 @@ class IndexAccess:
 def open_index_access(
     instance: Instance, source: StoredSource, question: TopicQuery, statistics: TopicStatistics, plan: Plan
 ) -> IndexAccess | None:
-    """Open the indexes by the draft of a plan; None where a scan is the better way, or the only one."""
+    """Open the indexes that the draft of a plan names. Return None if a scan is faster, or the only way."""
     slots = [one.slot for one in plan.asked] + ([build_order_slot(plan.sort)] if plan.sort is not None else [])
     memos = open_indexes(instance, source, tuple(dict.fromkeys((*slots, *plan.fields))))
     if memos is None:
@@ -210,9 +211,9 @@ def open_index_access(
     try:
         return _build_index_access(source, memos, question, statistics, plan)
     except BadMemo:
-        return None  # what cannot be read
+        return None  # unreadable index
     except SowError:
-        # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
+        # The condition fails for some value (a runaway pattern). A scan may never evaluate it on that value.
         if environment is not None:
             environment.reset_steps(steps)
         return None
@@ -235,7 +236,7 @@ def _build_index_access(
     places: p.RowNumbers | None = None
     for step in chosen.steps:
         found = hits[step.condition]
-        # Conditions are joined by AND: each one looks only at row numbers that those before it left.
+        # Conditions are joined by AND: each one examines only the row numbers left by the previous ones.
         places = found.read_row_numbers(arrays=chosen.arrays) if places is None else found.select_among(places)
     left = (memos.records if places is None else len(places)) + len(memos.changed)
     plan = replace(chosen, estimated=left)
