@@ -1,9 +1,9 @@
-"""The fields of the records that match a filter, from memo indexes instead of the records: by rows or by columns.
+"""The fields of matching records, read from memo indexes instead of the records: by rows or by columns.
 
-Called by :class:`sowctl.engine.search.index_access.IndexAccess` for aggregated queries whose projection reads nothing
-but indexed fields: over many records by columns (:func:`read_columns`, which loads numpy), over few by rows
-(:func:`read_rows`). The answer is that of a scan (principle 3): records that changed since indexes were built are read.
-Ruled by ``behaviour`` 3.4.
+Called by :class:`sowctl.engine.search.index_access.IndexAccess` for aggregated queries whose projection reads only
+indexed fields: over many records by columns (:func:`read_columns`, which loads numpy), over few by rows
+(:func:`read_rows`). The result equals that of a scan (principle 3): records that changed since the indexes were built
+are read from the store. Ruled by ``behaviour`` 3.4.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from sowctl.values.batch import ColumnBatch
 
 StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
-"""Rows, and txid and time of their records."""
+"""Rows, and txid and time of each row's record."""
 
 
 def _iterate_rows(
     columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
 ) -> Iterator[StampedRows]:
-    """Yield rows and stamps at some places."""
+    """Yield rows and stamps at ``places``, in batches."""
     for start in range(0, len(places), QUERY_LIMITS.group_batch_rows):
         part = places[start : start + QUERY_LIMITS.group_batch_rows]
-        # Without a filter the places are a range, and columns are cut instead of being picked from.
+        # Without a filter the places are a range, so columns can be sliced.
         if isinstance(part, range):
             chosen = [column[part.start : part.stop] for column in columns]
             times = stamped[part.start : part.stop]
@@ -45,11 +45,11 @@ def _iterate_rows(
 
 
 def _merge_rows(parts: Iterator[StampedRows], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[StampedRows]:
-    """Yield rows merged with others; each of ``more`` stands before the row of its number."""
+    """Yield rows merged with those of ``more``; each is inserted before the row of its number."""
     at = 0
     more.reverse()
     for rows, times in parts:
-        # ``more`` was reversed, so that its next one is taken off the end.
+        # ``more`` is reversed, so pop() returns its next row.
         while more and more[-1][0] <= at + len(rows):
             stop, row, stamp = more.pop()
             yield rows[: stop - at], times[: stop - at]
@@ -69,9 +69,10 @@ def read_rows(
     source: StoredSource,
     matcher: Matcher,
 ) -> Iterator[StampedRows] | None:
-    """The fields at ``places`` (None: all), in key order, with the stamps of their records; None if they are not known.
+    """Return fields and stamps of the records at ``places`` (None: all), in key order; None if an index or a changed
+    record is unreadable.
 
-    ``columns`` are the indexes of ``slots``; ``matcher`` says which of the records match that changed since.
+    ``columns``: the indexes of ``slots``; ``matcher``: the filter, evaluated on records changed since the index build.
     """
     try:
         stamped = memos.read_stamps()
@@ -82,30 +83,30 @@ def read_rows(
         places = range(memos.records)
     if not memos.changed:
         return _iterate_rows(values, stamped, places)
-    # Changed records are read as they are now, and asked the whole filter; what the indexes say of them goes.
+    # Changed records are read in their current state and matched by the complete filter; their index rows are dropped.
     keys, fresh = source.find_records(sorted(memos.changed))
     chosen = matcher.find_matches(keys, fresh)
     keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
     rows, refused = matcher.type.build_extractor(slots)(extract_payloads(fresh))
-    # A record that cannot be read is named by the way over records, which raises the error.
+    # The caller then reads the records themselves, which raises an error that names the record.
     if refused:
         return None
     gone = memos.find_changed_places()
     places = [place for place in places if place not in gone]
-    # A key's rank says before which row it belongs, so the result stays in key order.
+    # A key's rank is the row before which it belongs, so the result stays in key order.
     stops = [bisect_left(places, memos.find_rank(key)) for key in keys]
     changed = zip(stops, rows, read_all_stamps(fresh), strict=True)
     return _merge_rows(_iterate_rows(values, stamped, places), list(changed))
 
 
 def read_columns(memos: OpenIndexes, places: Sequence[int] | None, slots: Sequence[Slot]) -> ColumnBatch | None:
-    """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
+    """Return fields and stamps of the records at ``places`` (None: all); None if a field has no readable index."""
     import numpy as np
 
     from sowctl.values.batch import ColumnBatch
 
     known = {slot: memo for slot in slots if (memo := memos.indexes.get(slot)) is not None}
-    # One field without an index, and the records must be read anyway.
+    # If any field lacks an index, the records must be read anyway.
     if len(known) < len(slots):
         return None
     chosen = None if places is None else np.array(places, np.int64)

@@ -1,6 +1,6 @@
-"""The memo indexes of a source: opened, built where they are missing, and what has changed since (``sow-memo(5)``).
+"""Opening and building the memo indexes of a source, and tracking changes since their build (``sow-memo(5)``).
 
-No answer depends on them. What cannot be read, or written, is done without.
+No result depends on indexes: if they cannot be read or written, queries work without them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class OpenIndexes:
         self.records = len(keys) // KEY_SIZE
 
     def read_keys(self, places: p.RowNumbers) -> list[bytes]:
-        """The keys at some places."""
+        """Return the keys at ``places``."""
         if len(places) < QUERY_LIMITS.index_batch_min_rows:
             keys = self._keys
             return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
         return list(unpack(f"{KEY_SIZE}s" * len(places), p.pack_numbers(self._keys.cast("Q"), places)))
 
     def read_offsets(self, places: p.RowNumbers) -> Offsets | None:
-        """Return the offsets of records in the store's file; None where they are unknown, or few."""
+        """Return the offsets of records in the store's file; None if they are unknown or too few for a batch."""
         if self._locations is None or len(places) < QUERY_LIMITS.index_batch_min_rows:
             return None
         from sowctl.store.codec import Offsets
@@ -63,13 +63,13 @@ class OpenIndexes:
         return Offsets(p.take_numbers(starts, places), p.take_numbers(sizes, places), p.pack_numbers(sums, places))
 
     def iterate_unchanged(self, places: p.RowNumbers, size: int) -> Iterator[tuple[list[bytes], Offsets | None]]:
-        """Yield keys and locations of the ``places`` that did not change, at most ``size`` at a time."""
+        """Yield keys and offsets of the unchanged records at ``places``, at most ``size`` at a time."""
         changed = self.changed
         for start in range(0, len(places), size):
             part = places[start : start + size]
             keys = self.read_keys(part)
             if changed and (gone := changed.intersection(keys)):
-                # Changed records come from the store, by the caller: here they would be there twice, and out of date.
+                # The caller reads changed records from the store. Here they would be duplicate and stale.
                 kept = [at for at, key in enumerate(keys) if key not in gone]
                 part, keys = p.take_rows(part, kept), [keys[at] for at in kept]
             if keys:
@@ -90,25 +90,25 @@ class OpenIndexes:
         return numpy.frombuffer(self._file.read_section(2), "<u8"), numpy.frombuffer(self._file.read_section(3), "<i8")
 
     def find_rank(self, key: bytes) -> int:
-        """The place of a key, or of the first one after it."""
+        """Return the place of a key, or of the first key after it."""
         keys = self._keys
         return bisect_left(
             range(self.records), key, key=lambda at: bytes(keys[KEY_SIZE * at : KEY_SIZE * at + KEY_SIZE])
         )
 
     def find_changed_places(self) -> set[int]:
-        """The places of those changed keys that there were."""
+        """Return the places of those changed keys that the indexes contain."""
         ranks = {key: self.find_rank(key) for key in self.changed}
         return {place for key, place in ranks.items() if place < self.records and self.read_keys((place,)) == [key]}
 
 
 def open_indexes(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> OpenIndexes | None:
-    """The indexes of ``slots``, built if they were asked for before; None: do without.
+    """Return the indexes of ``slots``, built if they were requested before; None if the query must work without them.
 
-    A slot that cannot be indexed has none.
+    Slots that cannot be indexed are missing from the result.
     """
     assert source.path is not None
-    # Indexes are of the store alone: behind a bulk load they would be built, and be of no use.
+    # Indexes cover only the store. After a bulk load into the journal they would be built but useless.
     if source.memtable is not None and len(source.memtable) > compute_max_changed(source):
         return None
     directory = MemoDirectory(source.path, instance.seam)
@@ -117,7 +117,7 @@ def open_indexes(instance: Instance, source: StoredSource, slots: Sequence[Slot]
 
 
 def list_configured_slots(topic: TopicConfig | None) -> list[Slot]:
-    """The fields that a topic's configuration wants indexed."""
+    """Return the fields to index by a topic's configuration."""
     if topic is None:
         return []
     paths = [*topic.keys, *(path for index in topic.hash_indexes for path in index), *topic.indexes]
@@ -125,28 +125,28 @@ def list_configured_slots(topic: TopicConfig | None) -> list[Slot]:
 
 
 def compute_max_changed(source: StoredSource) -> int:
-    """The most records that may have changed since indexes were built for these to be of use."""
+    """Return the maximum number of changed records with which indexes are still used."""
     return max(source.meta.records // QUERY_LIMITS.index_max_changed_divisor, QUERY_LIMITS.index_tolerated_changes)
 
 
 def resolve_column_names(instance: Instance, source: StoredSource, slots: Iterable[Slot]) -> dict[Slot, str]:
-    """The names of the columns of some fields."""
+    """Return the column names of ``slots``."""
     prefix = format_reading_prefix(instance, source)
     return {slot: _format_column_name(slot, prefix) for slot in slots}
 
 
 def list_existing_columns(instance: Instance, directory: MemoDirectory, source: StoredSource) -> dict[Slot, str]:
-    """The fields for which there are columns, of whatever state, and their names."""
+    """Return the fields that have columns, of any state, and the names of the columns."""
     prefix = format_reading_prefix(instance, source)
     found = {name: _parse_column_name(name, prefix) for name in directory.list_columns()}
     return {slot: name for name, slot in found.items() if slot is not None}
 
 
 def format_reading_prefix(instance: Instance, source: StoredSource) -> str:
-    """Return a text of what values depend on besides the record: the definition of the message type."""
-    # In a column's name, so that a changed definition finds no column instead of values that were read otherwise.
+    """Return the definition of the message type as text: field values depend on it and on the record."""
+    # Part of a column's name, so that after a change of the definition old columns are not found.
     definition = instance.config.types.get(source.message_type) if instance.config is not None else None
-    # Columns from before numbers without a kind were told from numbers do not have this mark.
+    # Columns built before untyped numbers were distinguished lack this mark.
     mark = "" if instance.find_message_type(source.message_type).typed else " untyped"
     return f"{source.message_type} {definition!r}{mark}"
 
@@ -157,7 +157,7 @@ def _format_column_name(slot: Slot, prefix: str) -> str:
 
 
 def _parse_column_name(name: str, prefix: str) -> Slot | None:
-    """The slot of a column, if it was read as values are read now."""
+    """Return the slot of a column, None if it was built with another definition of the message type."""
     from sowctl.values.paths import parse_path
 
     reading, _, rest = name.partition("\n")
@@ -170,21 +170,21 @@ def _open_existing(directory: MemoDirectory, source: StoredSource, names: dict[S
     if known is None:
         return None
     file, keys = known
-    # The indexes name the state that they were built from. The store notes the keys of its last transactions:
-    # those since that state are read as records, and where the note does not reach back, indexes are of no use.
+    # The indexes name the state that they were built from. The store lists the keys of its last transactions; records
+    # changed since that state are read from the store. If the list does not reach back that far, indexes are unusable.
     changed = source.snapshot.find_changed_keys(file.head.state)
     if changed is None:
         return None
     if source.memtable is not None:
-        # What the journal holds behind the store is newer than any index.
+        # Journal entries not yet applied to the store are newer than any index.
         changed = changed.union(*source.memtable.iterate_parts(QUERY_LIMITS.index_build_batch_records))
-    # So many records would be read one by one that building anew is faster.
+    # Rebuilding is faster than reading more changed records one by one.
     if len(changed) > compute_max_changed(source):
         return None
     indexes = {}
     for slot, name in names.items():
         found = directory.find_column(name, file.head.state)
-        # All indexes or none: those of one query must be of one state.
+        # All indexes or none: the indexes of a query must be of the same state.
         if found is None:
             return None
         if found[0] is not None:
@@ -195,16 +195,15 @@ def _open_existing(directory: MemoDirectory, source: StoredSource, names: dict[S
 def _build_missing(
     instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]
 ) -> OpenIndexes | None:
-    # Building takes as long as several scans. A question that is put once is answered by one scan; who asks for a field
-    # again will go on asking. What the configuration names is asked for by it.
+    # Building takes as long as several scans. A field queried for the first time is answered by a scan; a field queried
+    # again is likely to be queried more often. Fields that the configuration names need no earlier query.
     missing = [name for slot, name in names.items() if slot not in list_configured_slots(source.config)]
     missing = [name for name in missing if directory.find_column(name, source.meta.state_number) is None]
     if QUERY_LIMITS.index_min_requests > 1 and not directory.note_request(missing):
         return None
     try:
         with directory.hold_build_lock() as mine:
-            # Not ``mine`` where another process builds at this moment: this one does not wait, and reads what is
-            # there or goes without.
+            # If another process is building (not ``mine``), do not wait: use the existing indexes or none.
             if mine:
                 build_indexes(instance, directory, source, names)
     except OSError:
@@ -213,7 +212,7 @@ def _build_missing(
 
 
 def renew_indexes(instance: Instance, source: StoredSource) -> bool:
-    """Build the indexes that there are anew where they are of no use any more; whether any was. Raises OSError."""
+    """Rebuild the existing indexes if they are outdated. Return whether they were rebuilt. Raises OSError."""
     assert source.path is not None
     if source.memtable is not None and len(source.memtable) > compute_max_changed(source):
         return False
@@ -228,9 +227,9 @@ def renew_indexes(instance: Instance, source: StoredSource) -> bool:
 
 
 def build_indexes(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> None:
-    """Build the columns ``names``, and with them all that there are for another state. Raises OSError.
+    """Build the columns ``names``, and rebuild existing columns of other states. Raises OSError.
 
-    Records that cannot be read leave their columns unfit; a query of such a field reads the records instead.
+    Unreadable records make their columns unusable; queries of these fields read the records instead.
     """
     from sowctl.engine.search.index_values import IndexFieldReader, read_index_values
     from sowctl.memo.builder import build_key_parts, build_location_parts
@@ -238,19 +237,19 @@ def build_indexes(instance: Instance, directory: MemoDirectory, source: StoredSo
     state = source.meta.state_number
     known = directory.find_keys()
     fresh = known is None or known[0].head.state != state
-    # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
+    # Row numbers belong to a state: a new list of keys requires rebuilding every existing column.
     wanted = list_existing_columns(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.find_column(name, state) is None]
     fields = IndexFieldReader(instance.find_message_type(source.message_type), slots, [wanted[slot] for slot in slots])
-    # The store alone, without the memtable and with what has expired: the columns are of this state. One reading fills
-    # all columns that are missing.
+    # Only the store, without the memtable but with expired records: columns belong to this state. One pass fills all
+    # missing columns.
     found = read_index_values(source.snapshot, fields, instance.build_watch("records to index"))
     if fresh:
-        # Offsets before keys, keys before columns: each file names its state, so a reader that comes in
-        # between finds none, or one of another state, and does without.
+        # Offsets before keys, keys before columns: each file names its state. A concurrent reader finds a missing file
+        # or one of another state, and works without indexes.
         directory.write_locations(None if found.locations is None else build_location_parts(found.locations, state))
         directory.write_keys(build_key_parts(found.keys, found.txids, found.times, state))
-    # Sorting takes longer than reading where values are many.
+    # Progress is per column, because sorting takes longer than reading if values are many.
     for done, (slot, builder) in enumerate(zip(slots, found.builders, strict=True)):
         instance.watch("indexes to build", done, len(slots))
         directory.write_column(wanted[slot], builder.build_parts(state))

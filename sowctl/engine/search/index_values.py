@@ -1,10 +1,10 @@
-"""The values of some fields of all records of a store, gathered for memo indexes. Loads numpy.
+"""Collection of field values of all records of a store, for memo indexes. Loads numpy.
 
-Where the store's file shows its records (:meth:`sowctl.store.read.Reader.read_record_offsets`), nothing of LMDB is
-needed, so a fork can read the second half of them beside this process; else by a scan. Where the file shows messages as
-lines of text and these are of few templates (:mod:`sowctl.engine.search.blocks`), no field of a record becomes an
-object of Python; else records are read by their places, and their values come as lists. Indexes of two fields of
-1,000,000 orders of 150 bytes took 1.25 s of CPU time by places, 0.80 on the clock, and 0.80 and 0.55 by lines.
+If record offsets can be read from the store's file (:meth:`sowctl.store.read.Reader.read_record_offsets`), LMDB is not
+needed, and a fork can read the second half concurrently; otherwise records are read by a scan. If the file holds
+messages as lines of text that match few templates (:mod:`sowctl.engine.search.blocks`), no field value becomes a Python
+object; otherwise records are read by offset and their values collected in lists. Indexes of two fields of 1,000,000
+orders of 150 bytes took 1.25 s of CPU time by offset, 0.80 elapsed, and 0.80 and 0.55 by lines.
 
 Called by :mod:`~sowctl.engine.search.index_lookup`.
 """
@@ -35,7 +35,8 @@ ProgressCallback = Callable[[int, int], None]
 
 
 class IndexValues(NamedTuple):
-    """Keys of all records end to end, txids and times, where they lie if that is known, and their values."""
+    """Concatenated keys of all records, txids and times, offsets (None: unknown), and index builders with the values.
+    """
 
     keys: bytes
     txids: Any
@@ -45,11 +46,11 @@ class IndexValues(NamedTuple):
 
 
 class _Unreadable(Exception):
-    """A message of a block cannot be read."""
+    """Raised for a message of a block that cannot be read."""
 
 
 class IndexFieldReader:
-    """The fields that are gathered, and the names of their indexes."""
+    """Reads the values of some fields into builders of the indexes ``names``."""
 
     def __init__(self, kind: MessageType, slots: Sequence[Slot], names: Sequence[str]) -> None:
         self._names = names
@@ -62,16 +63,16 @@ class IndexFieldReader:
         return [IndexBuilder(name) for name in self._names]
 
     def add_messages(self, builders: Sequence[IndexBuilder], messages: Sequence[bytes]) -> None:
-        """The values of the next messages, read one by one."""
+        """Add the values of the next messages, decoded one by one."""
         found, refused = self._decoded(messages)
         for builder, values in zip(builders, found, strict=True):
             builder.add_values(values)
             if refused:
-                # An index that lacks a value must not answer: a condition on it would leave a record out.
+                # An index that lacks a value must not answer conditions: it would omit a record.
                 builder.mark_unreadable()
 
     def add_block(self, builders: Sequence[IndexBuilder], block: RecordBlock) -> None:
-        """The values of the next records, as columns if that pays."""
+        """Add the values of the next records, as columns if that is faster."""
         try:
             part = self._blocks.read_by_template(block)
         except _Unreadable:
@@ -88,7 +89,8 @@ def _make_unreadable_error(_: Refusal, __: bytes) -> Exception:
 
 
 def read_index_values(snapshot: Snapshot, fields: IndexFieldReader, on_read: ProgressCallback) -> IndexValues:
-    """The fields of all records. Raises DamageError. ``on_read`` is told how many of how many this process has read."""
+    """Return the fields of all records. ``on_read`` receives the count of records that this process has read, and the
+    total of its part. Raises DamageError."""
     whole = snapshot.read_record_offsets()
     builders = None if whole is None else _read_from_file(whole, fields, on_read)
     if whole is None or builders is None:
@@ -99,18 +101,18 @@ def read_index_values(snapshot: Snapshot, fields: IndexFieldReader, on_read: Pro
 def _read_from_file(
     whole: AllRecords, fields: IndexFieldReader, on_read: ProgressCallback
 ) -> list[IndexBuilder] | None:
-    """The values of all records that the file shows; None where some record is not what was expected there."""
+    """Return builders with the values of all records in the file; None if a record fails its check."""
     count = len(whole)
     small = count < QUERY_LIMITS.parallel_min_records
     if small or not can_fork() or count_processors() < QUERY_LIMITS.default_processes:
         return _read_part(whole, fields, 0, count, on_read)
     middle = count // 2
-    # The snapshot of this process holds the pages that both read; the other never asks LMDB, which no fork may.
+    # The snapshot of this process protects the pages that both read. The fork never calls LMDB, which is not fork-safe.
     other = start_process(lambda send: send(pickle.dumps(_read_part(whole, fields, middle, count))), spooled=True)
     try:
         builders = _read_part(whole, fields, 0, middle, on_read)
         found = other.receive() if other is not None and other.wait_for_success() else None
-        # The bytes come from a fork of this very process.
+        # Unpickling is safe: the bytes come from a fork of this process.
         more = _read_part(whole, fields, middle, count) if found is None else pickle.loads(found)
     finally:
         if other is not None:
@@ -126,7 +128,7 @@ def _read_part(
     whole: AllRecords, fields: IndexFieldReader, start: int, stop: int, on_read: ProgressCallback | None = None
 ) -> list[IndexBuilder] | None:
     builders = fields.create_builders()
-    # Values are told to be sound in both ways: under their keys, by their checksums.
+    # Both ways verify values by their keys and checksums.
     parts = whole.iter_lines(start, stop) if fields.shaped else ((start, stop, None),)
     for low, high, lines in parts:
         if lines is not None:

@@ -1,9 +1,9 @@
-"""The versions of single keys: those that a store retains, or every entry that the journals hold of them.
+"""The versions of single keys: those that a store retains, or all their entries in the journals.
 
-Called by the verbs that tell of a record's past: history, blame. A topic with History answers from its store
-(``behaviour`` 2); what lies outside its window is not shown, whether or not a writer has pruned it yet. Any topic that
-a journal records answers from there when asked to, with everything that the journals still hold, also what the
-granularity has dropped.
+Called by the verbs history and blame. For a topic with History, versions are read from its store (``behaviour`` 2);
+versions outside its window are not shown, even if no writer has pruned them yet. For any journalled topic, versions
+can be read from the journals on request: all entries that the journals still hold, including those dropped by the
+granularity.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class VersionRecord(StoredRecord):
-    """A version: a stored value, the instant at which it stopped being current (None: it has not), and its entry.
+    """A version: a stored value, the time at which it was replaced (None: it is current), and its journal entry.
 
-    ``lossy``: between it and the next version there were others, which were not retained; so it may have been replaced
-    before ``until``. ``owner``: the publisher id of the instance whose journal the entry is from.
+    ``lossy``: versions between it and the next one were not retained, so it may have been replaced before ``until``.
+    ``owner``: the publisher id of the instance whose journal contains the entry.
     """
 
     __slots__ = ("_entry", "_owner", "client", "lossy", "until")
@@ -57,11 +57,11 @@ class VersionRecord(StoredRecord):
         self._entry = entry
         self._owner = owner
         self.client = None if entry is None else entry.client
-        """The name of its publisher, where the journal has its entry and that has one."""
+        """The client name of the publisher; None if the journal has no entry or the entry no publisher."""
 
     @property
     def valid_until(self) -> datetime | None:
-        """``until`` as a datetime in UTC; None: it is the present version."""
+        """``until`` as a datetime in UTC; None for the current version."""
         return None if self.until is None else to_datetime(self.until)
 
     @property
@@ -71,17 +71,17 @@ class VersionRecord(StoredRecord):
 
     @property
     def inserted(self) -> bool | None:
-        """True if no record was before it, by its journal entry; None for a version that a store keeps."""
+        """True if its journal entry inserted the record; None for a version from a store."""
         return None if self._entry is None else bool(self._entry.flags & INSERTED_FLAG)
 
     @property
     def has_data(self) -> bool:
-        """True if there is a message to show."""
+        """True if it has a message: it is not a deletion."""
         return not self.deleted
 
     @property
     def bookmark(self) -> str | None:
-        """Of a journal entry; a version that a store keeps has none."""
+        """The bookmark of its journal entry; None for a version from a store."""
         entry = self._entry
         if entry is None:
             return None
@@ -104,7 +104,7 @@ class VersionRecord(StoredRecord):
 
 
 class KeyVersions(NamedTuple):
-    """The versions of some keys, oldest first, and the keys that each text may mean, the likelier first."""
+    """The versions of some keys, oldest first, and the possible keys of each text, the likelier first."""
 
     topic: str
     message_type: str
@@ -112,20 +112,20 @@ class KeyVersions(NamedTuple):
     named: list[list[bytes]]
 
     def iterate_texts(self, texts: Sequence[str]) -> Iterator[tuple[str, list[VersionRecord]]]:
-        """Yield every text with the versions that it names; none where nothing is known of them."""
+        """Yield each text with the versions of its key, an empty list if the key has none."""
         for text, keys in zip(texts, self.named, strict=True):
-            # The likelier meaning of a text comes first; the second counts only where nothing is known of the first.
+            # Use the first key, which is the likelier one, unless it has no versions.
             yield text, next((self.found[key] for key in keys if self.found.get(key)), [])
 
 
 def read_versions(
     instance: Instance, target: Target, texts: Sequence[str], *, fields: bool, journal: bool
 ) -> KeyVersions:
-    """The versions of the records that ``texts`` name; ``journal``: from the journals, whatever the topic retains.
+    """Return the versions of the records that ``texts`` name; ``journal``: from the journals instead of the store.
 
-    A text is tried as a SOW key first and then as the values of the key fields, unless ``fields`` says that it is the
-    latter. Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-022`` for a topic
-    without History, MissingError ``SOW-QRY-021`` where no journal records it, and what reading raises.
+    A text is tried as a SOW key first and then as the values of the key fields; with ``fields`` only as the latter.
+    Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-022`` for a topic without
+    History, MissingError ``SOW-QRY-021`` for a topic without a journal, and the errors of reading.
     """
     return (_read_journal_versions if journal else _read_store_versions)(instance, target, texts, fields)
 
@@ -157,11 +157,11 @@ def _read_store_versions(instance: Instance, target: Target, texts: Sequence[str
         for key in {key for keys in named for key in keys}:
             kept = view.read_timeline(key)
             if rule is not None:
-                # Whether a writer has pruned yet must not show: the answer depends on the entries and the clock alone.
+                # Prune here, too, so that the result depends only on entries and clock, not on when a writer prunes.
                 kept = prune_versions(kept, instance.now, rule.window)
             found[key] = _build_retained_records(key, kept)
         if topic is not None and topic.journalled:
-            # A store does not know its publishers; where the journal cannot be read, neither does the answer.
+            # A store does not record publishers; if the journal cannot be read, the versions have no client names.
             with suppress(SowError, OSError):
                 _find_clients(instance, topic, [record for records in found.values() for record in records])
         return KeyVersions(source.topic, source.message_type, found, named)
@@ -170,7 +170,7 @@ def _read_store_versions(instance: Instance, target: Target, texts: Sequence[str
 def _resolve_named_keys(
     texts: Sequence[str], target: Target, definition: Definition | None, fields: bool
 ) -> list[list[bytes]]:
-    """The keys that each text may mean. Raises UsageError ``SOW-QRY-001`` for one that no record can have."""
+    """Return the possible keys of each text. Raises UsageError ``SOW-QRY-001`` for a text that cannot be a key."""
     meant = resolve_key_texts(texts, target, definition, fields=fields)
     for text, keys in zip(texts, meant, strict=True):
         if not keys:
@@ -199,7 +199,7 @@ def _set_clients(block: Block, records: Sequence[VersionRecord]) -> None:
 
 
 def _find_clients(instance: Instance, topic: TopicConfig, records: Sequence[VersionRecord]) -> None:
-    """Set the clients of versions whose entries the journals still hold. Raises what reading these raises."""
+    """Set the clients of versions whose entries the journals still hold. Raises the errors of reading journals."""
     wanted = {record.txid: record for record in records}
     if not wanted or not has_log(instance):
         return
@@ -228,7 +228,7 @@ def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[s
     ref = topic.ref
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
     with open_whole_log(instance) as log:
-        # Either all entries are shown, or it is said that older ones are gone.
+        # Report missing older entries, so that an incomplete result is recognizable.
         log.require_files_after()
         if not log.covers_topic(ref):
             instance.notify(
@@ -236,8 +236,7 @@ def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[s
                 f"{log.first_txid} (searched {log.search_locations})"
             )
         for block in log.iter_blocks(topic=ref):
-            # A search through the block's key column, also across two keys: a block that is taken in vain is looked at
-            # exactly below.
+            # A substring search in the key column, which may also match across two keys; the exact comparison follows.
             raw = bytes(block.decode_columns().keys)
             if not any(key in raw for key in wanted):
                 continue
@@ -261,12 +260,12 @@ def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
 def _build_journal_records(
     key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, rule: Expiration
 ) -> Iterator[VersionRecord]:
-    """The entries of a key as versions; one that expired was current until its stamp."""
+    """Yield the entries of a key as versions; an expired version was current until its expiration time."""
     now, owner = instance.now, instance.publisher_id
     for place, (value, entry) in enumerate(rows):
         until = decode_version(rows[place + 1][0]).time if place + 1 < len(rows) else None
         stamp = read_expiration(value)
-        # An expired record was gone at its stamp, although no entry says so (behaviour 11.14).
+        # A record ends at its expiration time, although no entry records that (behaviour 11.14).
         if is_expired(rule, stamp, now) and (until is None or stamp < until):
             until = stamp
         yield VersionRecord(key, value, until, False, entry, owner)

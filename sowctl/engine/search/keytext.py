@@ -1,7 +1,7 @@
 """Parsing the text of a key: a SOW key, a publisher's own key, or the values of the key fields.
 
-Called by every verb that takes keys: get and history, where a text may mean either (:func:`resolve_key_texts`), and
-query, delete and filters on ``SOW_KEY()``, which take SOW keys and publishers' keys alone (:func:`parse_key`,
+Called by every verb that accepts keys: get and history, where a text may be either (:func:`resolve_key_texts`), and
+query, delete and filters on ``SOW_KEY()``, which accept only SOW keys and publishers' keys (:func:`parse_key`,
 :func:`parse_keys`). Ruled by ``sow-store(5)``, SOW key.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class KeyOptions(Protocol):
-    """Options that name records by keys: SOW keys as clients see them, and values of key fields."""
+    """Options that select records by key: SOW keys as printed to clients, and values of key fields."""
 
     @property
     def sow_keys(self) -> tuple[str, ...] | None: ...
@@ -45,9 +45,9 @@ class KeyOptions(Protocol):
 
 
 def parse_key(text: str, key_mode: str) -> bytes:
-    """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
+    """Return the 8-byte key of a client's text: an unsigned decimal, or the publisher's own key.
 
-    Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
+    Raises UsageError ``SOW-QRY-001`` if keys are generated and the text is not a decimal below 2**64.
     """
     if key_mode == "user":
         return digest_key(compute_user_key_digest(encode_key_text(text)))
@@ -58,14 +58,13 @@ def parse_key(text: str, key_mode: str) -> bytes:
 
 
 def split_keys(text: str) -> tuple[str, ...]:
-    """The SOW keys of a list with commas, which no key of a publisher can hold."""
+    """Split a comma-separated list of SOW keys; publishers' keys cannot contain commas."""
     return tuple(key.strip() for key in text.split(","))
 
 
 def parse_keys(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
-    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`parse_key`.
-
-    UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
+    """Return the 8-byte keys that clients' texts name in a topic. Raises the errors of :func:`parse_key`, and
+    UsageError ``SOW-ENG-032`` if publishers choose the keys of a Pattern topic and no logical topic is named.
     """
     if topic.pattern is not None and topic.key_mode == "user":
         name = resolve_key_domain(topic)
@@ -76,15 +75,15 @@ def parse_keys(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
 def resolve_key_texts(
     texts: Sequence[str], target: Target, definition: Definition | None, *, fields: bool
 ) -> list[list[bytes]]:
-    """The keys that each text may mean in a target, the likelier first; none for a text that no record can have.
+    """Return the possible keys of each text in a target, the likelier first; none for a text that cannot be a key.
 
-    Where keys are made of fields a text is a SOW key first, and then the text of the key field, several fields joined
-    by commas; with ``fields`` it is the latter alone. A SOW key that happens to be another record's key text is one in
-    2**64. ``definition`` is that of the store; the configuration of a topic says the same.
+    If keys are computed from fields, a text is tried as a SOW key first, and then as the text of the key field, or of
+    several fields joined by commas; with ``fields`` only as the latter. That a SOW key equals the key text of another
+    record is a chance of one in 2**64. ``definition``: the store's definition, which equals the topic's configuration.
 
-    Raises UsageError ``SOW-QRY-002`` for another number of fields than there are with ``fields``, ``SOW-QRY-005`` for
-    ``fields`` where keys are not made of any, ``SOW-ENG-032`` and ``SOW-QRY-018`` where a key depends on the logical
-    topic and none is named.
+    Raises UsageError ``SOW-QRY-002`` for a wrong number of fields with ``fields``, ``SOW-QRY-005`` for ``fields`` if
+    the topic has no key fields, ``SOW-ENG-032`` or ``SOW-QRY-018`` if a key depends on the logical topic and none is
+    named.
     """
     naming = _build_naming(target, definition)
     if fields or naming.mode == "user":
@@ -98,9 +97,9 @@ def resolve_key_texts(
 
 
 def read_key_options(options: KeyOptions, target: Target, definition: Definition | None) -> list[bytes] | None:
-    """The 8-byte keys that the options ``sow_keys`` and ``keys`` name in a target; None where neither is given.
+    """Return the 8-byte keys that the options ``sow_keys`` and ``keys`` name in a target; None if neither is set.
 
-    ``keys`` are values of key fields, or the keys that publishers chose. Raises as :func:`parse_keys` and
+    ``keys`` are values of key fields, or keys chosen by publishers. Raises the errors of :func:`parse_keys` and
     :func:`resolve_key_texts`.
     """
     if options.sow_keys is None and options.keys is None:
@@ -118,7 +117,7 @@ def read_key_options(options: KeyOptions, target: Target, definition: Definition
 
 
 def make_key_error(text: str) -> UsageError:
-    """The error for a text that can be no key."""
+    """Return the error for a text that cannot be a key."""
     return UsageError(
         "SOW-QRY-001",
         f"{text!r} is not a SOW key",
@@ -127,7 +126,7 @@ def make_key_error(text: str) -> UsageError:
 
 
 class _KeyNaming(Struct, frozen=True):
-    """The key mode, domain (None: of a logical topic that is not named) and field count of a target."""
+    """The key mode, domain (None: depends on a logical topic that is not named) and key field count of a target."""
 
     mode: str
     domain: str | None
@@ -137,7 +136,7 @@ class _KeyNaming(Struct, frozen=True):
         if self.domain is not None:
             return
         if target.topic is not None:
-            resolve_key_domain(target.topic)  # raises, with the pattern that a name has to match
+            resolve_key_domain(target.topic)  # raises an error with the pattern that a name must match
         raise UsageError(
             "SOW-QRY-018",
             "the keys in this file depend on the logical topics of its records",
@@ -149,7 +148,7 @@ def _build_naming(target: Target, definition: Definition | None) -> _KeyNaming:
     topic = target.topic
     if topic is None:
         assert definition is not None
-        # An empty domain stands for those of logical topics; None is no domain, such as of publishers' own keys.
+        # An empty domain means the domains of logical topics; None means no domain, for example for publishers' keys.
         domain = None if definition.key_domain == "" else definition.key_domain or ""
         return _KeyNaming(definition.key_mode, domain, len(definition.key_fields))
     named = topic.pattern is None or topic.shares_domain or topic.logical_name is not None
@@ -158,11 +157,11 @@ def _build_naming(target: Target, definition: Definition | None) -> _KeyNaming:
 
 def _resolve_key_text(text: str, naming: _KeyNaming, fields: bool) -> list[bytes]:
     number = None if fields else parse_sow_key(text)
-    # A SOW key first: that a key text is by chance another record's SOW key is one case in 2**64.
+    # A SOW key first: a key text equals another record's SOW key with a chance of one in 2**64.
     found = [] if number is None else [number]
     if naming.mode != "fields" or naming.domain is None:
         return found
-    # With one field a comma is a part of its text.
+    # With a single field, commas are part of its text.
     parts = text.split(",") if naming.fields > 1 else [text]
     if len(parts) == naming.fields:
         texts = list(map(encode_key_text, parts))
@@ -182,12 +181,12 @@ def _encode_user_key(text: str, target: Target) -> bytes:
 
 
 KeyFormatter: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[str]]"
-"""Makes of 8-byte keys and their stored values the texts by which people name the records."""
+"""Converts 8-byte keys and their stored values to the texts by which users name the records."""
 
 
 def build_key_formatter(kind: MessageType, definition: Definition) -> KeyFormatter:
-    """Build the formatter of keys: key fields joined by commas, else publisher's key, else SOW key as number. What
-    :func:`resolve_key_texts` reads."""
+    """Build the formatter of keys: key fields joined by commas, else publisher's key, else SOW key as a number.
+    :func:`resolve_key_texts` parses these texts."""
     if definition.key_mode == "fields" and definition.key_fields:
         return build_field_formatter(kind, [parse_path(text) for text in definition.key_fields])
     return lambda keys, values: [
@@ -197,7 +196,8 @@ def build_key_formatter(kind: MessageType, definition: Definition) -> KeyFormatt
 
 
 def build_field_formatter(kind: MessageType, paths: Sequence[Path]) -> KeyFormatter:
-    """The texts of some fields joined by commas; where all are NULL, the SOW key as a number."""
+    """Build a formatter that joins the texts of fields by commas; if all are NULL, it returns the SOW key as a number.
+    """
     extract = kind.build_key_extractor(paths)
 
     def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:

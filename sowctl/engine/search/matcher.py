@@ -1,7 +1,7 @@
-"""The filter over batches of stored records: what shows without decoding first, then the decoded rest; and the records
-of a source that match, as a source.
+"""The filter over batches of stored records: a prefilter without decoding, then the filter on decoded records. Also a
+source of the matching records of another source.
 
-Called by scans, by lookups and by Spark's tasks, each batch by batch. Ruled by ``sowctl-expressions(7)``.
+Called batch by batch by scans, lookups and Spark tasks. Ruled by ``sowctl-expressions(7)``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ T = TypeVar("T")
 class Matcher:
     """A compiled filter over stored values of one message type.
 
-    ``seen``: every message was read when it was published, so that none of them can turn out to be unreadable.
-    ``functions`` are those that the configuration's modules add. ``view_of``: it is the filter of a view over these
-    (message type and name), whose fields may name them.
+    ``seen``: every message was parsed when it was published, so none can be unreadable. ``functions``: functions added
+    by modules of the configuration. ``view_of``: the sources (message type and name) of the view whose filter this is;
+    its fields may name them.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Matcher:
             self._shows = seen and kind.json_text
 
     def find_matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the records for which the filter is true. Raises as :meth:`decide_matches`."""
-        # Uncut values are slices of larger pieces that are made on demand: the prefilter looks at payloads, and only
-        # what it lets through is cut out.
+        """Return the indexes of the matching records. Raises the errors of :meth:`decide_matches`."""
+        # Lazy values are cut out of larger buffers on demand: the prefilter searches payloads, and only values that
+        # pass it are cut out.
         uncut = isinstance(values, LazyValues)
         places = self.find_possible(extract_payloads(values) if uncut else values, None)
         if len(places) == len(values):
@@ -84,10 +84,9 @@ class Matcher:
         return [places[place] for place in found]
 
     def find_matching_messages(self, messages: Sequence[bytes]) -> Sequence[int] | None:
-        """Indexes of the messages for which the filter is true, by these alone, where no record is at hand.
+        """Return the indexes of the matching messages, without their records.
 
-        None where :meth:`find_matches` has to say: of a filter on metadata, of messages that cannot be read, for an
-        error.
+        Return None if :meth:`find_matches` must decide: for a filter on metadata, unreadable messages, or an error.
         """
         if self.filter is None or self.filter.uses_header:
             return None
@@ -104,44 +103,44 @@ class Matcher:
         return None if found is None else [places[place] for place in found]
 
     def find_possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
-        """Indexes of the records for which it may be true, as far as that shows without decoding them.
+        """Return the indexes of the records that may match, decided without decoding them.
 
-        ``run``: bytes in which all values stand, with :meth:`build_marks` between them, if there are such.
+        ``run``: all values joined with the marks of :meth:`build_marks`, or None.
         """
         traces = self._choose_patterns(len(values))
         return range(len(values)) if traces is None else traces.find_candidates(values, run)
 
     def can_match_run(self, run: memoryview, messages: int) -> bool:
-        """Return whether the filter may match one of ``messages`` joined in ``run``, without cutting them out."""
+        """Return whether any of the ``messages`` messages joined in ``run`` may match, without cutting them out."""
         traces = self._choose_patterns(messages)
         return traces is None or traces.can_match_run(run)
 
     def build_marks(self, records: int) -> Marks | None:
-        """Return the marks for runs of a scan of ``records`` that is to be filtered; None where none are needed."""
+        """Return the marks for runs of a filtered scan of ``records`` records; None if no marks are needed."""
         traces = self._choose_patterns(records)
         return None if traces is None else traces.marks
 
     def _choose_patterns(self, records: int) -> LiteralPatterns | None:
-        """The literal patterns to search for in ``records`` more records, if that pays."""
+        """Return the literal patterns to search for in ``records`` more records, None if decoding all is faster."""
         if self._shows and self._traces is None:
             self._expected += records
-            # Loading the search engine takes longer than decoding a few records, so these are counted before it is
-            # loaded.
+            # Loading the search engine takes longer than decoding a few records, so it is loaded only after enough of
+            # them.
             if self._expected < QUERY_LIMITS.prefilter_min_records:
                 return None
             from sowctl.engine.search.prefilter import build_literal_patterns
 
             assert self.filter is not None
             assert self.environment is not None
-            # The marks between values are random: no payload can be made to hold one, which would assign a match to
-            # another record.
+            # The marks between values are random, so that no payload can be crafted to contain one: that would assign
+            # a match to another record.
             self._traces = build_literal_patterns(self.filter.conjuncts, self.environment.random)
-        # Only ever turns off: data that did not pay for the search is not searched again.
+        # Once the search has proved too slow for the data, it stays off.
         self._shows = self._shows and self._traces is not None and self._traces.is_worthwhile
         return self._traces if self._shows else None
 
     def list_conditions(self) -> tuple[str, ...]:
-        """The conditions that a record must satisfy."""
+        """Return the conditions that a record must satisfy, as texts."""
         return () if self.filter is None else tuple(map(str, self.filter.conjuncts))
 
     @property
@@ -150,7 +149,7 @@ class Matcher:
         return self.filter is not None
 
     def decide_matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the records for which the filter is true, by decoding all of them.
+        """Return the indexes of the matching records, decoding all records.
 
         Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
         """
@@ -162,7 +161,7 @@ class Matcher:
         try:
             return self.filter.find_matches(rows, self.environment, headers)
         except SowError as error:
-            # The filter runs over a batch; which record an error is about is found out only when there is one.
+            # The filter runs over a batch; the failing record is determined only after an error.
             for place in self._find_failing(keys, values, headers, error):
                 name_record(error, keys[place], self.topic)
             raise
@@ -170,7 +169,7 @@ class Matcher:
     def _find_failing(
         self, keys: Sequence[bytes], values: Sequence[bytes], headers: Sequence[Header] | None, error: SowError
     ) -> Iterator[int]:
-        """The first row that an error is about; user functions do not know theirs."""
+        """Yield the index of the failing row; errors of user functions do not contain it."""
         assert self.filter is not None
         assert self.environment is not None
         if "index" in error.facts:
@@ -184,10 +183,10 @@ class Matcher:
                 return
 
     def _read_rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Row]:
-        """The filter's slots of every record, to be read once."""
+        """Return the filter's slots of every record; the result can be iterated only once."""
         assert self.filter is not None
         if not self.filter.slots:
-            # A filter on metadata alone reads no payload.
+            # A filter on metadata needs no payload.
             return [()] * len(values)
         rows, refused = self._get_reader()(extract_payloads(values))
         if refused:
@@ -206,15 +205,15 @@ class Matcher:
         assert self.filter is not None
         if self._read is None:
             extract = self.type.build_extractor(self.filter.slots)
-            # Rows are read once, in order: a type that can hands out an iterator instead of a list.
+            # Rows are read once, in order, so an iterator suffices if the type supports it.
             self._read = find_single_pass(extract) or extract
         return self._read
 
 
 class FilteredSource(Source):
-    """The records of ``base`` that ``matcher`` finds; closing it closes ``base``.
+    """The records of ``base`` that match; closing it closes ``base``.
 
-    Raises, while records are read, as :meth:`Matcher.find_matches`.
+    Reading raises the errors of :meth:`Matcher.find_matches`.
     """
 
     def __init__(self, base: Source, matcher: Matcher) -> None:
@@ -225,22 +224,22 @@ class FilteredSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys, as defined by the store of the records."""
         return self._base.definition
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The matching records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the matching records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         for pairs in self._base.read_part(size, start, stop):
             found = self._select_matches(pairs)
             if found[0]:
                 yield found
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The matching records of ``keys``, in key order."""
+        """Return the matching records of ``keys``, in key order."""
         return self._select_matches(self._base.find_records(keys))
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         self._base.close()
 
     def _select_matches(self, pairs: Pairs) -> Pairs:
@@ -250,7 +249,7 @@ class FilteredSource(Source):
 
 
 def name_record(error: SowError, key: bytes, topic: str) -> None:
-    """Say in an error of evaluation that it is about the record with this key."""
+    """Add the key of the failing record to an evaluation error."""
     number = int.from_bytes(key, "big")
     words = error.message.removesuffix(f" on record {error.facts.get('index')}")
     error.message = f"record {number}: {words}"
@@ -258,16 +257,16 @@ def name_record(error: SowError, key: bytes, topic: str) -> None:
 
 
 def evaluate_records(evaluate: Callable[[slice], T], keys: Sequence[bytes], topic: str) -> T:
-    """Evaluate an expression over all records of a batch; an error of it names the record's key.
+    """Evaluate an expression over all records of a batch; errors name the key of the failing record.
 
-    ``evaluate`` is given the part of the batch to look at. It is called for single records once it has failed with an
-    error that has no index, as those of user functions have none: what it has changed by then is of no use.
+    ``evaluate`` receives the part of the batch to evaluate. If it fails with an error without an index, as errors of
+    user functions are, it is called again for single records; its side effects until then must be discarded.
     """
     return evaluate_places(evaluate, len(keys), lambda error, place: name_record(error, keys[place], topic))
 
 
 def evaluate_places(evaluate: Callable[[slice], T], size: int, name: Callable[[SowError, int], None]) -> T:
-    """As :func:`evaluate_records` over ``size`` messages; ``name`` says in an error which of them it is about."""
+    """Like :func:`evaluate_records`, over ``size`` messages; ``name`` adds the failing message to an error."""
     try:
         return evaluate(slice(0, size))
     except SowError as error:
@@ -280,7 +279,7 @@ def evaluate_places(evaluate: Callable[[slice], T], size: int, name: Callable[[S
 
 
 def name_entry(error: SowError, block: Block, place: int) -> None:
-    """Say in an error of evaluation that it is about the entry at a place of a block, by its SOW key if it has one."""
+    """Add the failing entry of a block to an evaluation error: its SOW key, or its txid if it has no key."""
     columns = block.decode_columns()
     key, topic = bytes(columns.keys[8 * place : 8 * place + 8]), block.topic_refs[columns.topic_indexes[place]][0]
     name_record(error, key, topic)
@@ -304,7 +303,7 @@ def build_headers(keys: Sequence[bytes], values: Sequence[bytes], topic: str) ->
     headers = []
     for key, value in zip(keys, values, strict=True):
         hashed = str(int.from_bytes(key, "big"))
-        # Most records have no optional parts: their header is not taken apart.
+        # Most records have no optional parts, and need no full decoding.
         record = decode_record(key, value) if value[0] & OPTIONAL_PART_FLAGS else None
         logical = record.logical_topic if record is not None else None
         chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
@@ -322,7 +321,7 @@ def build_headers(keys: Sequence[bytes], values: Sequence[bytes], topic: str) ->
 
 
 def build_environment(instance: Instance, *, endless: bool = False) -> Environment:
-    """Build the environment of expressions: clock and instance. ``endless``: it follows what is yet to come."""
+    """Build the environment of expressions: clock and instance. ``endless``: for subscriptions, which have no end."""
     from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
     config = instance.config

@@ -1,7 +1,7 @@
 """The option text of a query command: ``top_n=10,skip_n=20,grouping=[/a],projection=[...],select=[...]``.
 
-Names and values as in ``behaviour`` 3.1; brackets hold lists and may hold commas and quoted text. An unknown name is an
-error before anything happens; one that means nothing for files is known, and comes back with the reason.
+Names and values as in ``behaviour`` 3.1. Brackets enclose lists, which may contain commas and quoted text. An unknown
+name is an error before any work. Options without effect on files are accepted, and produce a note with the reason.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ IGNORED_OPTIONS = {
     "no_sowkey": "only --meta prints SOW keys",
     "send_keys": "records are printed completely, including their key fields",
 }
-"""What is about the messages of a connection: names, and how it is with files."""
+"""Options that concern messages of a connection, and the corresponding behaviour with files."""
 _SWITCH_VALUES = {"true": True, "false": False}
 
 
 class ParsedOptions(Struct, frozen=True):
-    """A parsed option text: ``bookmark`` of the past, ``literal``: no pattern, ``notes`` on unused options."""
+    """A parsed option text: ``bookmark`` of a past state, ``literal``: topic is not a pattern, ``notes`` on ignored
+    options."""
 
     options: QueryOptions
     bookmark: str | None = None
@@ -39,13 +40,12 @@ class ParsedOptions(Struct, frozen=True):
 
 @cache
 def list_query_options() -> dict[str, DeclaredField]:
-    """Return the fields of :class:`~sowctl.engine.options.QueryOptions` that an option text may set, by their names
-    there."""
+    """Return the fields of :class:`~sowctl.engine.options.QueryOptions` that an option text may set, by option name."""
     return list_option_texts(QueryOptions)
 
 
 def parse_option_value(field: DeclaredField, text: str) -> object:
-    """Return what a field gets from the text of its value. Raises ValueError."""
+    """Parse the text of a value by the type of its field. Raises ValueError."""
     if field.base is int:
         if not text.isascii() or not text.isdecimal():
             raise ValueError(f"must be an integer, not {text!r}")
@@ -56,7 +56,7 @@ def parse_option_value(field: DeclaredField, text: str) -> object:
 
 
 def parse_switch(text: str) -> bool:
-    """Return the truth value of a text. Raises ValueError."""
+    """Parse ``true`` or ``false``, in any case. Raises ValueError."""
     found = _SWITCH_VALUES.get(text.lower())
     if found is None:
         raise ValueError(f"must be true or false, not {text!r}")
@@ -64,7 +64,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_option_text(text: str) -> Mapping[str, str]:
-    """Return names and values, without brackets. Raises UsageError ``SOW-QRY-017`` with the place.
+    """Return names and values, without enclosing brackets. Raises UsageError ``SOW-QRY-017`` with the position.
 
     A name without ``=`` has the value ``true``.
     """
@@ -86,9 +86,9 @@ def parse_option_text(text: str) -> Mapping[str, str]:
 
 
 def _is_bracketed_list(value: str) -> bool:
-    """Return whether one pair of brackets encloses a value.
+    """Return whether a single pair of brackets encloses the value.
 
-    Identifiers in brackets may stand at both ends, too: ``[/odd name] AS [/other name]``.
+    Identifiers in brackets may also start and end a value: ``[/odd name] AS [/other name]``.
     """
     if not (value.startswith("[") and value.endswith("]")):
         return False
@@ -106,7 +106,7 @@ def _is_bracketed_list(value: str) -> bool:
 
 
 def _verify_field_list(name: str, value: str) -> None:
-    """Raise ExpressionError for a list of fields that is none, with a hint where brackets would make it a field."""
+    """Raise ExpressionError for an invalid list of fields, with a hint if the text is valid as a field in brackets."""
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.parser import parse_grouping, parse_order_by
 
@@ -118,15 +118,15 @@ def _verify_field_list(name: str, value: str) -> None:
     except ExpressionError as error:
         with suppress(ExpressionError):
             parse(f"[{value}]")
-            # Brackets around a whole value enclose a list. What is in them is not taken for a name where it is no list:
-            # a wrong word behind a field would then be a field that no record has.
+            # Brackets around the complete value enclose a list. An invalid list is not reinterpreted as a field name:
+            # a wrong word after a field would become a field that no record has.
             told = f"for a field named {value}, write {name}=[[{value}]]"
             error.hint = told if error.hint is None else f"{error.hint}; {told}"
         raise
 
 
 def _find_option_end(text: str, at: int) -> int:
-    """Return where the option that begins at ``at`` ends: at a comma outside of brackets and quotes."""
+    """Return the end of the option that begins at ``at``: the next comma outside brackets and quotes, or the end."""
     depth, quote, start = 0, "", at
     while at < len(text):
         sign = text[at]
@@ -149,7 +149,8 @@ def _find_option_end(text: str, at: int) -> int:
 
 
 def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
-    """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017``, ExpressionError for a list."""
+    """Return ``options`` updated by an option text. Raises UsageError ``SOW-QRY-017``, and ExpressionError for an
+    invalid list."""
     changes: dict[str, object] = {}
     bookmark, literal, notes = None, False, []
     known = list_query_options()

@@ -1,12 +1,12 @@
-"""The plan of a query for one topic: a value, made before any record is read, printed by --explain, then executed.
+"""The plan of a query for one topic: a value built before any record is read, printed by --explain, then executed.
 
-It is made in two steps, both pure functions. :func:`draft_plan` takes what is asked (:class:`TopicQuery`, compiled) and
-what the store's meta record says (:class:`TopicStatistics`) and decides on a way: by keys that the filter names, by
-memo indexes, or by a scan in one process or several. Where indexes are opened, they tell how many records each
-condition leaves (:class:`IndexCounts`), and :func:`refine_plan` decides again: in which order conditions are taken, or
-that a scan is faster after all (:func:`build_scan_plan`).
+Planning has two steps, both pure functions. :func:`draft_plan` chooses the access path from the compiled query
+(:class:`TopicQuery`) and the store's meta record (:class:`TopicStatistics`): lookup of keys that the filter names, memo
+indexes, or a scan in one or more processes. Opened indexes report how many records satisfy each condition
+(:class:`IndexCounts`). :func:`refine_plan` then chooses the order of conditions, or a scan if that is faster
+(:func:`build_scan_plan`).
 
-Called by :mod:`sowctl.engine.search.scan`, which executes plans. The figures are those of
+Called by :mod:`sowctl.engine.search.scan`, which executes plans. The thresholds are in
 :mod:`sowctl.engine.search.figures`.
 """
 
@@ -37,23 +37,25 @@ SCAN, KEY_LOOKUP, MEMO_INDEX, HASH_INDEX = "scan", "key lookup", "memo index", "
 
 
 class PlanStep(Struct, frozen=True):
-    """One condition, and how many records an index says satisfy it."""
+    """A condition, and the number of records that satisfy it according to an index."""
 
     condition: str
     records: int
 
 
 class Plan(DescribedStruct, frozen=True):
-    """The plan for reading one topic. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``;
-    ``records`` that it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual``
-    those asked of records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how
-    the result is ordered. With analyze: how many were ``examined``, ``matched`` and ``returned``, and the
-    ``milliseconds`` taken.
+    """The plan for reading one topic.
 
-    What follows is executed and not printed: the ``keys`` that a filter names; the conditions ``asked`` of indexes, in
-    the order of ``steps`` where there are such; the order ``sort`` and the ``fields`` that indexes are opened for
-    besides; ``ranked``: indexes have these; ``arrays``: row numbers are arrays of numpy; ``leading``: a scan leaves out
-    by columns what is not among the first.
+    ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records``: number in the topic;
+    ``estimated``: number of records read; ``steps``: conditions that indexes answer; ``residual``: conditions evaluated
+    on records; ``behind``: number of records that are only in the journal; ``processes``: number that read; ``order``:
+    order of the result. With analyze: the numbers ``examined``, ``matched`` and ``returned``, and the elapsed
+    ``milliseconds``.
+
+    The remaining fields are executed but not printed. ``keys``: those that the filter names; ``asked``: conditions for
+    indexes, in the order of ``steps`` if these are known; ``sort`` and ``fields``: order and fields for which indexes
+    are opened in addition; ``ranked``: indexes cover these; ``arrays``: row numbers are numpy arrays; ``leading``: a
+    scan skips, by columns, records that cannot be among the first.
     """
 
     topic: str
@@ -79,19 +81,19 @@ class Plan(DescribedStruct, frozen=True):
     leading: bool = False
 
     def build_facts(self) -> dict[str, Any]:
-        """Return the printed facts by name, steps as objects."""
+        """Return the printed fields by name, steps as objects."""
         printed = self.__struct_fields__[: self.__struct_fields__.index("keys")]
         return {name: getattr(self, name) for name in printed} | {"steps": [asdict(step) for step in self.steps]}
 
 
 class TopicStatistics(DescribedStruct, frozen=True):
-    """The facts known of a topic before any of its records is read.
+    """Facts about a topic that are known before any of its records is read.
 
-    ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
-    it is the present state of a whole store. ``filed``: indexes can stand beside its file; ``reopens``: other processes
-    can open that file too; ``processors`` that they would have, 0 where no process may begin. ``fields``: its messages
-    have fields. ``lasting``: the process asks again and again, so that what it loads pays later. ``lined``: the file
-    may show all records as lines.
+    ``records``: number of visible records; ``stored``: number in the store, including expired ones; ``behind``: number
+    that are only in the journal. ``whole``: the source is the current state of a complete store. ``filed``: it has a
+    file, which indexes require; ``reopens``: other processes can open that file; ``processors``: number available to
+    them, 0 if no process can be started. ``fields``: messages have fields. ``lasting``: the process is long-running,
+    so that loading a library pays later. ``lined``: the file may hold all records as lines.
     """
 
     topic: str
@@ -111,7 +113,8 @@ class TopicStatistics(DescribedStruct, frozen=True):
 
 
 class IndexCounts(DescribedStruct, frozen=True):
-    """Counts from opened indexes: ``records`` known, ``hits`` per condition (None: no index), fields ``known``."""
+    """Counts from opened indexes: indexed ``records``, ``hits`` per condition (None: no index), indexed fields
+    ``known``."""
 
     records: int
     hits: Sequence[int | None]
@@ -119,29 +122,30 @@ class IndexCounts(DescribedStruct, frozen=True):
 
 
 class PartReducer(ABC):
-    """A reduction of matching records to those needed, where that is less than all of them."""
+    """Reduces matching records to those that the query needs."""
 
     @abstractmethod
     def reduce_part(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
-        """Return the needed records of a part, and what to report about it. Called in a further process."""
+        """Return the needed records of a part, and a report for the first process. Called in a further process."""
 
     @abstractmethod
     def add_report(self, told: list[bool]) -> None:
-        """Take the report of a further process. Called in the first process, behind what was needed of the part."""
+        """Receive the report of a further process. Called in the first process, after the records of the part."""
 
     @abstractmethod
     def note_numbers(self, numbers: Sequence[bool]) -> None:
-        """Take which fields hold a number in records that were passed over. Called behind all that was needed."""
+        """Receive which fields hold a number in skipped records. Called after all needed records."""
 
 
 class TopicQuery:
-    """The compiled query of one topic. ``given``: so many keys were given instead of a filter.
+    """The compiled query of one topic.
 
-    ``order`` with ``wanted`` first records (None: all), over ``topic_count`` topics; ``by_time``: in the order of
-    updates where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there
-    are any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read,
-    None for as many as pay. ``counted``: the statistics are asked for. ``narrowing``: what is needed of the records
-    that match, None for all.
+    ``given``: number of keys specified directly. ``order``: order keys; ``wanted``: number of first records returned
+    (None: all); ``topic_count``: number of topics in the query; ``by_time``: order by time of update if ``order`` is
+    empty. ``projected``: the result is one message per group, computed from ``fields`` alone if there are any.
+    ``index_from``: minimum number of records for indexes, None: never use them; ``jobs``: maximum number of reading
+    processes, None: choose automatically. ``counted``: statistics are requested. ``narrowing``: reducer of matching
+    records, None if all are needed.
     """
 
     def __init__(
@@ -169,7 +173,7 @@ class TopicQuery:
         self.jobs = jobs
         self.order, self._by_time = tuple(order), by_time
         self.wanted = wanted
-        # Other topics may hold values of another kind, which changes how those of this one compare.
+        # Values of another kind in other topics may change how the values of this topic compare.
         sorts = (
             bool(order)
             and topic_count == 1
@@ -178,13 +182,13 @@ class TopicQuery:
             and wanted <= QUERY_LIMITS.top_k_max_records
         )
         self.ranks = bool(order) and not projected and wanted is not None and given is None
-        """Whether fields of all records that match are read, to know the first of them."""
+        """Whether the order fields of all matching records must be read to find the first ones."""
         self.sort = self.order[0] if sorts else None
-        """The order's first key, where few records of one topic are wanted."""
+        """The first order key, if the query returns few records of a single topic; otherwise None."""
 
     @cached_property
     def conditions(self) -> tuple[tuple[IndexCondition, ...], tuple[str, ...]]:
-        """The conditions that indexes can answer, and the texts of the others; compiled when first asked for."""
+        """The conditions that indexes can answer, and the texts of the others; compiled on first use."""
         matcher = self.matcher
         if matcher.filter is None:
             return (), ()
@@ -204,19 +208,19 @@ class TopicQuery:
 
 
 def draft_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
-    """Build the plan as far as the store's meta record tells; :func:`refine_plan` completes one that uses indexes."""
+    """Build the plan from the store's meta record; :func:`refine_plan` completes a plan that uses indexes."""
     plan = _build_base_plan(question, statistics)
-    # Keys that were given are looked up, whatever the filter: it is asked of the few records that are found.
+    # Specified keys are always looked up; the filter is evaluated on the few records found.
     if question.given is not None:
         return replace(plan, access=KEY_LOOKUP, estimated=question.given)
-    # Neither the past nor a part of a Pattern topic can be looked up by keys or indexes of the present store.
+    # Keys and indexes of the current store cannot be used for past states or for parts of a Pattern topic.
     if statistics.whole:
-        # A key is one search in a tree, whatever else stands in the filter: nothing is faster.
+        # Each key costs a single tree search, regardless of the rest of the filter: no access is faster.
         keys = _find_filter_keys(question, statistics)
-        # An empty list is an answer, too: the filter can match no record, and none is read.
+        # An empty list is a valid result: the filter cannot match any record, and none is read.
         if keys is not None:
             return replace(plan, access=KEY_LOOKUP, estimated=len(keys), keys=tuple(keys))
-        # Only a draft: what the indexes say may still make it a scan.
+        # A draft: after reading the indexes, refine_plan may still choose a scan.
         indexed = _draft_index_plan(question, statistics, plan)
         if indexed is not None:
             return indexed
@@ -224,24 +228,24 @@ def draft_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
 
 
 def build_scan_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
-    """The plan of a scan, which is always possible."""
+    """Return the plan of a scan, which is always possible."""
     plan = _build_base_plan(question, statistics)
-    # By columns one process takes about as long as two otherwise, and half their processor time.
+    # By columns one process is about as fast as two by rows, with half the processor time.
     if _can_scan_top_k(question, statistics):
         return replace(plan, leading=True)
     return replace(plan, processes=_choose_processes(question, statistics))
 
 
 def _can_scan_top_k(question: TopicQuery, statistics: TopicStatistics) -> bool:
-    """Return whether a scan finds the first of an order by columns of its fields."""
+    """Return whether a scan finds the first records of an order by columns of its fields."""
     wanted = question.wanted
-    # Whether there is a narrowing yet is not asked: a plan that is printed has none, and tells of the query that has.
+    # ``narrowing`` is not checked: it is None when a plan is only printed, but set when the query runs.
     if not question.ranks or question.matcher.is_selective:
         return False
-    # Processes that were asked for have their part of the keys each.
+    # Explicitly requested processes each scan a part of the keys instead.
     if (question.jobs or 1) > 1 or not statistics.lined:
         return False
-    # Where none is wanted, there is no last of the best to be behind.
+    # Without a wanted record, candidates cannot be compared with the last of the best.
     if not wanted or wanted > QUERY_LIMITS.top_k_max_records or question.order[0].text:
         return False
     if statistics.stored < (
@@ -255,29 +259,28 @@ def _can_scan_top_k(question: TopicQuery, statistics: TopicStatistics) -> bool:
 
 
 def refine_plan(plan: Plan, counts: IndexCounts, question: TopicQuery, statistics: TopicStatistics) -> Plan:
-    """The draft of a plan by indexes, with what these say; a scan where that is faster."""
+    """Return the draft of an index plan, refined by the counts of the indexes, or a scan if that is faster."""
     residual = list(plan.residual)
     answered = []
     for asked, hits in zip(plan.asked, counts.hits, strict=True):
-        # Without an index a condition is asked of the records, which is what a scan does.
+        # A condition without an index is evaluated on the records, as in a scan.
         if hits is None:
             residual.append(asked.condition.text)
         else:
             answered.append((hits, asked))
-    # Indexes give an order or fields without the records; where these are asked a residual condition, that is no use.
+    # Indexes supply order and fields without reading records, but a residual condition requires reading them.
     ranked = not residual and (
         (plan.sort is not None and build_order_slot(plan.sort) in counts.known)
         or (bool(plan.fields) and all(slot in counts.known for slot in plan.fields))
     )
-    # The condition that leaves the fewest first: the others look only at what it left.
+    # The most selective condition first: the others examine only the records that it leaves.
     answered.sort(key=lambda one: one[0])
     if answered:
-        # An index leaves keys, and each record is then looked up alone: for many of them, reading all in order is
-        # faster.
+        # Records found by an index are looked up one by one: for many of them, reading all in order is faster.
         if answered[0][0] > QUERY_LIMITS.index_max_share * counts.records and not ranked:
             return build_scan_plan(question, statistics)
-    # No condition was answered. An order by index still helps where nothing was asked; else a scan reads the same
-    # records.
+    # No index answers a condition. An order or fields by index still help if there is no condition; otherwise a scan
+    # reads the same records.
     elif plan.asked or not ranked:
         return build_scan_plan(question, statistics)
     return replace(
@@ -288,38 +291,39 @@ def refine_plan(plan: Plan, counts: IndexCounts, question: TopicQuery, statistic
         asked=tuple(asked for _, asked in answered),
         order=question.format_order(ranked=ranked),
         ranked=ranked,
-        # The first condition leaves the most row numbers that are ever held.
+        # The result of the first condition is the largest set of row numbers in memory.
         arrays=bool(answered) and is_faster_by_arrays(answered[0][0], lasting=statistics.lasting),
     )
 
 
 def is_faster_by_columns(rows: int, *, lasting: bool) -> bool:
-    """Return whether so many rows are grouped faster by columns than one by one.
+    """Return whether grouping this many rows is faster by columns than row by row.
 
-    Loading numpy is included, unless the process is ``lasting``.
+    The time to load numpy is included, unless the process is ``lasting``.
     """
     return rows * QUERY_LIMITS.group_cost_factor >= _choose_array_min_rows(lasting)
 
 
 def is_faster_by_arrays(rows: int, *, lasting: bool) -> bool:
-    """Return whether a condition is asked of so many values faster as a column than one by one.
+    """Return whether evaluating a condition on this many values is faster on a column than value by value.
 
-    Loading numpy is included, unless the process is ``lasting``. Of 300,000 numbers in a lasting process, ``/n % 97 =
-    5`` takes 5 ms instead of 122; a process that asks ``NOT /n > 1`` once takes 0.18 s instead of 0.16.
+    The time to load numpy is included, unless the process is ``lasting``. For 300,000 numbers in a lasting process,
+    ``/n % 97 = 5`` takes 5 ms instead of 122; a process with the single query ``NOT /n > 1`` takes 0.18 s instead of
+    0.16.
     """
     return rows >= _choose_array_min_rows(lasting)
 
 
 def build_order_slot(key: OrderKey) -> Slot:
-    """The field by which an order sorts."""
+    """Return the field by which an order key sorts."""
     from sowctl.values.fields import Slot
 
     return Slot(key.path, text=key.text)
 
 
 def _choose_array_min_rows(lasting: bool) -> int:
-    """Return the number of rows from which on numpy is used. A command that asks once pays for loading it; a program
-    does not."""
+    """Return the minimum number of rows for numpy. It is higher for a command with a single query, which must load
+    numpy first."""
     return QUERY_LIMITS.lasting_array_min_rows if lasting else QUERY_LIMITS.array_min_rows
 
 
@@ -345,15 +349,15 @@ def _find_filter_keys(question: TopicQuery, statistics: TopicStatistics) -> list
 
 
 def _draft_index_plan(question: TopicQuery, statistics: TopicStatistics, plan: Plan) -> Plan | None:
-    """The draft of a plan by indexes; None where none are to be opened, or there is no field to ask one about."""
-    # A small store is read faster than indexes are opened.
+    """Return the draft of an index plan; None if indexes must not be opened, or no field of the query can use one."""
+    # Reading a small store is faster than opening indexes.
     if question.index_from is None or statistics.stored < question.index_from:
         return None
-    # Indexes stand beside the store's file, and hold values of fields.
+    # Indexes are files next to the store's file, and hold values of fields.
     if not statistics.filed or not statistics.fields:
         return None
     asked, others = question.conditions
-    # Texts that are ordered as such (``text``) are in no index; a residual condition makes the rest useless, too.
+    # No index holds texts in text order (``text``). A residual condition rules out order and fields by index, too.
     sort = question.sort if question.sort is not None and not others and not question.sort.text else None
     fields = () if others else question.fields
     if not asked and sort is None and not fields:
@@ -362,8 +366,8 @@ def _draft_index_plan(question: TopicQuery, statistics: TopicStatistics, plan: P
 
 
 def _choose_processes(question: TopicQuery, statistics: TopicStatistics) -> int:
-    """Return how many processes read: more than one for much to filter in a file that each can open."""
-    # Where nothing is decoded, a second process has nothing to take over.
+    """Return the number of reading processes: more than one to filter many records of a file that each can open."""
+    # If no record is decoded, a second process has no work.
     if not statistics.whole or not statistics.reopens or not (question.matcher.is_selective or question.ranks):
         return 1
     if statistics.stored < QUERY_LIMITS.parallel_min_records or not statistics.processors:
@@ -374,7 +378,7 @@ def _choose_processes(question: TopicQuery, statistics: TopicStatistics) -> int:
 
 
 def _is_hash_index_match(plan: Plan, residual: Sequence[str], statistics: TopicStatistics) -> bool:
-    """Return whether the filter is exact matches on all fields of Key or of a HashIndex (seed example 38)."""
+    """Return whether the filter consists of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
     config = statistics.config
     if config is None or residual or not plan.asked or any(one.condition.strings is None for one in plan.asked):
         return False

@@ -1,11 +1,11 @@
-"""Literal patterns that a stored JSON message must contain to match; others need not be decoded.
+"""Literal patterns that a stored JSON message must contain to match; other messages need not be decoded.
 
-``/region = 'EMEA'`` is true only where some text of the message is exactly ``EMEA``: a text without a numeric reading
-equals no number (``sowctl-expressions(7)``, comparison). JSON spells such a text in quotes, as it is or with escapes.
-``/price > 90`` is true only where behind some name ``price`` stands a number above 90, or something that is no number.
+``/region = 'EMEA'`` is true only if the message contains the string ``EMEA``: a string without a numeric reading equals
+no number (``sowctl-expressions(7)``, comparison). JSON writes it in quotes, literally or with escapes. ``/price > 90``
+is true only if a name ``price`` is followed by a number above 90, or by a value that is not a number.
 
-Stored values are searched whole, and many at once (:mod:`sowctl.store.integrity`). Their headers and checksums may
-match a literal pattern, too; then a record is decoded in vain.
+Complete stored values are searched, many in one pass (:mod:`sowctl.store.integrity`). A match in a header or checksum
+only costs an unnecessary decoding.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from sowctl.store.limits import STORE_LIMITS
 
 _PREFIX_PATTERN = re.compile(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
 MAX_WHOLE_NUMBER = 10**15
-"""Whole numbers up to here are Doubles."""
+"""Integers up to this limit are exact as Doubles."""
 _EXPONENT_REGEX = rb"[\d.]++[eE]"
-"""Behind a minus it makes no difference: such numbers are all kept, or none."""
+"""Unsigned numbers with an exponent. Negative ones need no such pattern: all negative numbers pass, or none."""
 _DIGIT_REGEX = rb"\d"
 
 
 class LiteralPattern(Struct, frozen=True):
-    """Something to look for: a pattern, ``spelled``. ``texts``: what in it JSON may also spell with escapes."""
+    """A pattern to search for, ``spelled``. ``texts``: its parts that JSON may also write with escapes."""
 
     texts: tuple[bytes, ...]
     spelled: bytes
 
 
 def build_text_pattern(texts: Sequence[bytes], *, whole: bool = True) -> LiteralPattern:
-    """Return the pattern of any of several pieces of text; ``whole``: from quote to quote."""
+    """Return the pattern of alternative texts; ``whole``: complete strings, including their quotes."""
     ways = b"|".join(map(_escape_literal, texts))
     ways = b"(?:%b)" % ways if len(texts) > 1 else ways
-    # Every byte is spelled as \x.., so nothing in a text can act as a part of the pattern.
+    # Every byte is written as \x.., so no byte of a text can act as pattern syntax.
     return LiteralPattern(tuple(texts), b'"%b"' % ways if whole else ways)
 
 
 def build_number_pattern(name: bytes, spelled: bytes) -> LiteralPattern:
-    """Return the pattern of ``name`` followed by a number whose text begins as ``spelled`` says, or by a value that is
-    no number."""
-    # "Something that is no number" is let through: a text in quotes may still compare as a number.
+    """Return the pattern of ``name`` followed by a number whose text begins with a match of ``spelled``, or by a value
+    that is not a number."""
+    # Values that are not numbers pass, because a string may compare as a number.
     return LiteralPattern((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (_escape_literal(name), spelled))
 
 
@@ -59,7 +59,7 @@ def _escape_literal(text: bytes) -> bytes:
 
 
 class _PatternSearch:
-    """A pattern, looked for in a run, and how often it was found."""
+    """A pattern to search for in runs, and the counts of its searches and matches."""
 
     def __init__(self, pattern: bytes, marks: Marks) -> None:
         self._code = RegexPattern(pattern + marks.behind)
@@ -67,59 +67,58 @@ class _PatternSearch:
         self.looked = self.found = 0
 
     def find_values(self, run: bytes) -> list[int]:
-        """Numbers of the values of ``run`` in which it stands, ascending."""
+        """Return the numbers of the values of ``run`` that contain the pattern, ascending."""
         return decode_mark_numbers(self._code.extract_groups(run))
 
     def update_share(self, looked: int, found: int) -> None:
-        """Take note of what share of the records has it."""
+        """Add the counts of a search: records searched and records found."""
         self.looked += looked
         self.found += found
 
     @property
     def is_judged(self) -> bool:
-        """True if it was looked for in enough records to be judged."""
+        """True if enough records were searched to judge the share."""
         return self.looked >= QUERY_LIMITS.prefilter_trial_records
 
     @property
     def share(self) -> float:
-        """The share of the records that has it."""
+        """The share of searched records that contain the pattern."""
         return self.found / self.looked
 
 
 class LiteralPatterns:
-    """All literal patterns of a filter, searched for in stored values of JSON messages. ``marks``: those of marked
-    runs."""
+    """All literal patterns of a filter, searched for in stored values of JSON messages. ``marks``: the separators of
+    values in runs."""
 
     def __init__(self, traces: Sequence[LiteralPattern], marks: Marks) -> None:
         self.marks = marks
         searches = [_PatternSearch(trace.spelled, marks) for trace in traces]
-        # Without machine code looking takes ten times as long: longer than to decode.
+        # Without compiled patterns a search takes ten times as long, longer than decoding.
         self._searches = searches if all(one.fast for one in searches) else []
         self._sorted = False
         texts = [text for trace in traces for text in trace.texts]
-        # An ASCII character can be escaped as u0020 to u007f alone; others also as surrogates, so any u counts for
-        # these.
+        # ASCII characters can be escaped only as u0020 to u007f; others also as surrogates, so any u counts.
         escapes = rb"u00[2-7]" if all(map(bytes.isascii, texts)) else b"u"
         if any(b"/" in text for text in texts):
-            # JSON may write a slash with a backslash before it.
+            # JSON may also escape a slash.
             escapes = rb"(?:%b|/)" % escapes
         escapes = rb"\\" + escapes
         self._escapes = _PatternSearch(escapes, marks)
-        """A backslash and what follows it where that spells one of their characters: only these have two spellings."""
+        """Escapes that may spell characters of the texts. Only through them can a text be written differently."""
         self._spelled = [(trace.spelled, escapes) for trace in traces]
         self._anywhere: list[RegexPattern] | None = None
         self._runs = self._showing = 0
 
     @property
     def is_worthwhile(self) -> bool:
-        """True if looking for them has spared decoding so far."""
+        """True while the searches save enough decoding to pay."""
         return bool(self._searches)
 
     def find_candidates(self, values: Sequence[bytes], run: bytes | None = None) -> Sequence[int]:
-        """Places of the values that may contain all literal patterns, ascending. ``run``: all of them, marked, if they
-        are joined.
+        """Return the places of the values that may contain all literal patterns, ascending. ``run``: the values joined
+        with marks, or None.
 
-        Only an escape can spell a text otherwise: a value that has one counts.
+        Values with an escape are always candidates: only an escape can spell a text differently.
         """
         if run is None:
             if sum(map(len, values)) > STORE_LIMITS.max_run_bytes:
@@ -127,24 +126,24 @@ class LiteralPatterns:
             run = self.marks.join_values(values)
         try:
             places = self._search_run(values, run)
-        # A search that gives up has proven nothing, so every record counts as one that may match.
+        # An aborted search proves nothing, so every record is a candidate.
         except MatchLimitExceededError:
             return range(len(values))
-        # A search that most records pass spares little and costs its time for each: it is dropped. Fewer searches let
-        # more records through, and never lose one.
+        # Drop searches that most records pass: they save little and cost time for each record. Fewer searches only
+        # increase the number of candidates.
         self._searches = [
             one for one in self._searches if not one.is_judged or one.share <= QUERY_LIMITS.prefilter_max_share
         ]
         if not self._sorted and all(one.is_judged for one in self._searches):
             self._sorted = True
-            # Once all are judged, the rarest goes first: those behind it look at few records.
+            # Once all are judged, search for the rarest pattern first, which leaves few records for the others.
             self._searches.sort(key=lambda one: one.share)
         return places
 
     def can_match_run(self, run: memoryview) -> bool:
-        """Return whether all patterns may stand in ``run``, messages without marks; False: none of them matches.
+        """Return whether all patterns may occur in ``run``, messages joined without marks. False: no message matches.
 
-        A message that is a JSON text ends where the text does, so no bytes after it can hide a literal pattern in it.
+        The result is reliable without marks: the bytes after a JSON text cannot hide a literal pattern in it.
         """
         if (
             self._runs >= QUERY_LIMITS.prefilter_trial_blocks
@@ -174,35 +173,32 @@ class LiteralPatterns:
                 if len(places) < len(values):
                     found = sorted(set(found).intersection(places))
             if escaped:
-                # A value with an escape stays in for every search, because this text may be the one that is escaped in
-                # it.
+                # A value with an escape passes every search, because the escape may belong to any of the texts.
                 found = sorted(escaped.union(found))
-            # Judged by what was left when it was asked, so the order of searches shows in their shares.
+            # The share refers to the values left by previous searches, so it depends on the order of searches.
             search.update_share(len(places), len(found))
             places = found
         return places
 
     def _search_halves(self, values: Sequence[bytes]) -> Sequence[int]:
-        """As :meth:`find_candidates`, for values that are too large to be copied together; one alone may always show
-        all.
-        """
+        """Like :meth:`find_candidates`, for values too large to be joined. A single value is always a candidate."""
         half = len(values) // 2
         if not half:
             return range(len(values))
         return [*self.find_candidates(values[:half]), *(half + place for place in self.find_candidates(values[half:]))]
 
 
-# What a filter needs, found in its conditions one by one.
+# Derivation of patterns from the conditions of a filter.
 
 
 def build_literal_patterns(conditions: Sequence[Node], random: Callable[[int], bytes]) -> LiteralPatterns | None:
-    """Build the patterns of messages for which ``conditions`` may be true; None where none are needed."""
+    """Build the patterns of messages that can satisfy ``conditions``; None if no pattern can be derived."""
     traces = list_literal_patterns(conditions)
     return LiteralPatterns(traces, Marks(random(SECRET_BYTES))) if traces else None
 
 
 def list_literal_patterns(conditions: Sequence[Node]) -> list[LiteralPattern]:
-    """List the patterns that a JSON message must contain to satisfy ``conditions``; single words first."""
+    """List the patterns that a JSON message must contain to satisfy ``conditions``; single texts first."""
     found = [build_text_pattern(texts) for texts in dict.fromkeys(_iterate_words(conditions))]
     found += [build_text_pattern(pieces, whole=False) for pieces in dict.fromkeys(_iterate_pieces(conditions))]
     found.sort(key=lambda trace: len(trace.texts))
@@ -214,14 +210,14 @@ def list_literal_patterns(conditions: Sequence[Node]) -> list[LiteralPattern]:
 def _iterate_words(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
         texts = list_equal_strings(condition)
-        # If one alternative cannot be looked for, the condition is left out whole: else its records would be lost.
+        # If one alternative cannot be searched for, skip the condition: otherwise its records would be lost.
         if texts and len(texts) <= QUERY_LIMITS.prefilter_max_alternatives and all(map(_is_plain, texts)):
             yield texts
 
 
 def _iterate_pieces(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
-        # A negated condition is true of messages that do not show the text.
+        # A negated condition is true for messages that do not contain the text.
         if not isinstance(condition, Affix | Like) or condition.negated or not isinstance(condition.operand, Field):
             continue
         pieces = (
@@ -237,19 +233,19 @@ def _list_literals(items: Sequence[Node]) -> list[bytes | None]:
 
 
 def _is_piece(piece: bytes) -> bool:
-    """Return whether a text with this part stands in the message. That of a Boolean does not: it is a digit."""
+    """Return whether a text with this piece must occur in the message. 0 and 1 may also be the text of a Boolean."""
     return piece not in (b"0", b"1") and _is_plain(piece)
 
 
 def find_needed_piece(pattern: Pattern) -> bytes | None:
-    """Return the bytes at the beginning of the pattern that every matching text contains."""
+    """Return a literal prefix of the pattern that every matching text contains; None if there is none."""
     if pattern.exact:
         return pattern.text
     start = _PREFIX_PATTERN.match(pattern.text)
-    # An alternative, or an option such as (?i), makes the beginning something that a match need not have.
+    # With an alternative, or an option such as (?i), a match need not contain the prefix.
     if start is None or b"|" in pattern.text or b"(?" in pattern.text:
         return None
-    # The character before one of these may be missing in a match.
+    # The character before one of these quantifiers is optional.
     return start[1][:-1] if start[2] in (b"*", b"?", b"{") else start[1]
 
 
@@ -260,14 +256,14 @@ def _iterate_number_fields(conditions: Sequence[Node]) -> Iterator[tuple[bytes, 
         bounds = find_number_bounds(condition)
         if bounds is None or not isinstance(field, Field):
             continue
-        # The last name of the path is enough: the same name elsewhere in the message only makes decoding be in vain.
+        # The last name of the path is sufficient: the same name elsewhere only causes an unnecessary decoding.
         name, text = field.path.steps[-1].name.encode(), build_bounds_regex(bounds)
         if text is not None and _is_plain(name):
             yield name, text
 
 
 def _is_plain(text: bytes) -> bool:
-    """Return whether JSON spells a text only by itself or with a backslash, and it is not too long."""
+    """Return whether a text needs no escapes in JSON, and is not empty or too long."""
     return (
         0 < len(text) <= QUERY_LIMITS.prefilter_max_text_bytes
         and b'"' not in text
@@ -276,15 +272,15 @@ def _is_plain(text: bytes) -> bool:
     )
 
 
-# The texts of numbers between bounds.
+# Patterns of numbers between bounds.
 
 
 def build_bounds_regex(bounds: NumberBounds) -> bytes | None:
-    """A pattern for the beginning of the text of all numbers between ``bounds``; None where it would tell nothing.
+    """Return a pattern for the beginning of the text of all numbers between ``bounds``; None if it would exclude none.
 
-    It tells numbers apart by their digits before the point alone, ranges by the first two of these, so it lets more
-    through than lies between the bounds, and everything with an exponent. A text is read as the nearest Double, which
-    never crosses a whole number that a Double can be, though it may reach one: ``0.99999999999999999999`` equals 1.
+    It examines only the digits before the decimal point, for ranges only the first two of these. So it also accepts
+    some numbers outside the bounds, and all with an exponent. A text is read as the nearest Double. Rounding never
+    crosses an integer that is a Double, but may reach it: ``0.99999999999999999999`` equals 1.
     """
     low, high = bounds.low, bounds.high
     if low is not None and low == high and 1 <= low < MAX_WHOLE_NUMBER:
@@ -305,28 +301,28 @@ def build_bounds_regex(bounds: NumberBounds) -> bytes | None:
 
 
 def _build_equal_regex(number: int | float) -> bytes:
-    """A pattern for the beginning of texts that may be read as ``number``, which is 1 or more."""
+    """Return a pattern for the beginning of texts that may be read as ``number``, which is at least 1."""
     whole = floor(number)
     here = rb"%d(?!\d)" % whole
-    # A text just below a whole number may be read as that number, at most a sixteenth below it: up to MOST_WHOLE
-    # doubles are an eighth apart at most.
+    # A text at most a sixteenth below an integer may be read as that integer: up to MAX_WHOLE_NUMBER adjacent Doubles
+    # differ by at most an eighth.
     return here if whole != number else here + rb"|%d\.9" % (whole - 1)
 
 
 def _compute_min_whole(low: int | float, is_open: bool) -> int:
-    """The smallest whole part of numbers above ``low``: just below a closed bound lie texts that are read as it."""
+    """Return the smallest integer part of numbers above ``low``. Texts just below a closed bound may be read as it."""
     whole = floor(low)
     return whole if is_open or whole != low else whole - 1
 
 
 def _compute_max_whole(high: int | float, is_open: bool) -> int:
-    """The largest whole part of numbers below ``high``."""
+    """Return the largest integer part of numbers below ``high``."""
     return ceil(high) - 1 if is_open else floor(high)
 
 
 def _build_at_least_regex(least: int) -> bytes:
-    """Return the pattern of whole parts of at least ``least``, which is positive, by the number of digits and the first
-    two."""
+    """Return the pattern of integer parts of at least ``least``, which is positive, by the number of digits and the
+    first two."""
     digits = b"%d" % least
     rest = len(digits) - 1
     # Any number with more digits is larger.
@@ -341,7 +337,7 @@ def _build_at_least_regex(least: int) -> bytes:
 
 
 def _build_at_most_regex(most: int) -> bytes:
-    """Return the pattern of whole parts of at most ``most``, which is not negative, by the number of digits and the
+    """Return the pattern of integer parts of at most ``most``, which is not negative, by the number of digits and the
     first two."""
     digits = b"%d" % most
     rest = len(digits) - 1

@@ -1,11 +1,11 @@
-"""The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
+"""Filtering all records of a target: by keys or indexes, in this process, or in several processes by parts of the keys.
 
-:func:`open_scan` opens a target and a :class:`Scan` of it; :func:`filter_runs` is what each process does with its part
-of the keys, the parts being those of :func:`~sowctl.identity.keyspace.compute_part_bounds`. A further process
-(:class:`PartProcess`) is a fork. LMDB must not be used across one, so the first process closes the store before it, and
-both open it then; what the second found counts only if both see the same state. What matches in its part goes through a
-temporary file, so that neither waits for the other. Whatever goes wrong there, the first process reads that part, and
-so raises the first error in key order, as it would alone.
+:func:`open_scan` opens a target and yields a :class:`Scan`. Each process runs :func:`filter_runs` on its part of the
+keys (:func:`~sowctl.identity.keyspace.compute_part_bounds`). A further process (:class:`PartProcess`) is a fork. LMDB
+must not be used across a fork, so the first process closes the store before forking, and each process opens it again.
+Results of a fork are used only if both processes see the same state. They pass through a temporary file, so that
+neither process waits for the other. If a fork fails, the first process reads its part, and so raises the first error in
+key order, as a single process would.
 
 Called by queries, deletes and plans. Ruled by ``behaviour`` 3.
 """
@@ -53,33 +53,33 @@ def filter_runs(
 ) -> Iterator[Pairs]:
     """Yield the matching records of ``runs``, in batches that are not empty.
 
-    Records that cannot match are skipped as they are read; the others are decoded ``size`` at a time, or as they are
-    read.
+    Records that cannot match are skipped by the prefilter. The others are collected across runs and decoded about
+    ``size`` at a time.
     """
     keys: list[bytes] = []
     values: list[bytes] = []
     try:
         for some, others, run in runs:
-            # Counted before anything is left out: the statistics say what was read, whichever way it was decided.
+            # Count before filtering: the statistics report all records read, however they were decided.
             counts.examined += len(some)
-            # The prefilter leaves out only what cannot match; what it lets through is decoded and decided below.
+            # The prefilter excludes only records that cannot match; the others are decoded below.
             places = matcher.find_possible(others, run)
             if len(places) < len(some):
                 some, others = [some[place] for place in places], [others[place] for place in places]
-            # What was left of several reads is decoded together: decoding has a cost for each call.
+            # Candidates of several reads are decoded together, because each call of the decoder has a cost.
             if keys and len(keys) + len(some) > size:
                 yield from _filter_batch(keys, values, matcher, counts)
                 keys, values = [], []
             keys, values = (keys + some, values + others) if keys else (some, others)
     except SowError:
-        # What was read before it is sound and comes first.
+        # The records read before the error are sound and are yielded first.
         yield from _filter_batch(keys, values, matcher, counts)
         raise
     yield from _filter_batch(keys, values, matcher, counts)
 
 
 def _filter_batch(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
-    # Before anything is decoded: a value that is too short for its header is damage, and is named as that.
+    # Before decoding: a value too short for its header is reported as damage.
     require_full_length(keys, values)
     places = matcher.decide_matches(keys, values)
     counts.matched += len(places)
@@ -90,10 +90,10 @@ def _filter_batch(keys: list[bytes], values: list[bytes], matcher: Matcher, coun
 
 
 class Scan:
-    """A source, open, and its plan, to be executed. Made by :func:`open_scan`.
+    """An open source and the plan to execute on it. Created by :func:`open_scan`.
 
-    ``way``: the records that keys or indexes leave, None for a scan; ``others``: the further processes of one;
-    ``lasting`` as in the statistics.
+    ``way``: access by keys or indexes, None for a scan; ``others``: further processes of a scan; ``lasting`` as in
+    :class:`~sowctl.engine.search.plan.TopicStatistics`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Scan:
         self._others = others
 
     def count_matching(self) -> int | None:
-        """Return how many records match, None where that needs reading all of them."""
+        """Return the number of matching records, None if that requires reading all of them."""
         stored = self.source.stored_source
         if stored is None:
             return None
@@ -124,19 +124,19 @@ class Scan:
         return self.way.count_matching() if self.way is not None else None
 
     def count_passed(self, counts: QueryStatistics) -> None:
-        """Note the records that keys or indexes spared as examined, where that is asked for.
+        """Count all visible records as examined for an access by keys or indexes, if statistics are requested.
 
-        Beside much that is not in the store yet, counting them would take longer than looking the keys up.
+        With many unapplied journal entries, counting would take longer than looking up the keys.
         """
         if self._question.counted and self.source.stored_source is not None:
             counts.examined += self.source.stored_source.count_visible()
 
     def read_top_k(self, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
-        """Records among which are the first ``wanted`` of the order asked for; None where that needs all that match."""
+        """Return records that include the first ``wanted`` of the order; None if that requires all matching records."""
         key = self._question.sort
         if self.way is None or key is None:
             return None
-        # The statistics say how many records match, so an order by index is taken only where indexes also tell that.
+        # Statistics report the number of matching records, so order by index requires that indexes can count them.
         matched = self.way.count_matching()
         pairs = self.way.read_top_k(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
@@ -146,9 +146,10 @@ class Scan:
         return iter((pairs,))
 
     def scan_top_k(self, counts: QueryStatistics) -> Iterator[MatchedPairs] | None:
-        """Records among which are the first that the question wants, left by a filter; None where that is no way.
+        """Return records that include the first ones of the query, found by a :class:`TopKFilter`; None if the plan has
+        no such filter or records cannot be read as lines.
 
-        Loads numpy. Raises what reading raises.
+        Loads numpy. Raises the errors of reading.
         """
         question, source = self._question, self.source.stored_source
         parts = self.read_lines(counts) if self.plan.leading else None
@@ -165,10 +166,10 @@ class Scan:
         return _rescan_on_damage(source, top_k.read_candidates(source.snapshot, parts, rest))
 
     def read_lines(self, counts: QueryStatistics) -> Iterator[LineBatch] | None:
-        """All records, as lines of text wherever the store's file shows them so; None where :meth:`read_matching` is to
-        say.
+        """Yield all records, as lines of text where the store's file holds them so; return None if
+        :meth:`read_matching` must be used.
 
-        Loads numpy. Raises what reading raises.
+        Loads numpy. Raises the errors of reading.
         """
         source = self.source.stored_source
         if source is None or self.way is not None or self.matcher.is_selective or self._others:
@@ -177,9 +178,10 @@ class Scan:
         return None if parts is None else _count_lines(parts, counts)
 
     def read_matching(self, size: int, counts: QueryStatistics) -> Iterator[MatchedPairs]:
-        """Yield keys and values of the matching records, in key order, at most ``size`` at a time; ``counts`` are kept.
+        """Yield keys and values of the matching records, in key order, at most ``size`` at a time, and update
+        ``counts``.
 
-        Raises what reading and :meth:`Matcher.find_matches` raise.
+        Raises the errors of reading and of :meth:`Matcher.find_matches`.
         """
         matcher, source = self.matcher, self.source.stored_source
         read, decoded = min(size, QUERY_LIMITS.read_batch_records), min(size, QUERY_LIMITS.decode_batch_records)
@@ -202,7 +204,7 @@ class Scan:
         if not self._others:
             return
         for other in self._others:
-            # Parts are taken in key order, so the result is that of one process.
+            # Parts are read in key order, so the result equals that of a single process.
             if other.wait_for_success(source):
                 yield from other.read_results(source, counts)
             else:
@@ -211,12 +213,12 @@ class Scan:
 
 
 def _rescan_on_damage(source: StoredSource, found: Iterator[MatchedPairs]) -> Iterator[MatchedPairs]:
-    """``found``, with damage named as by a scan, which meets the first in key order; searches by key may pass it."""
+    """Yield ``found``. On damage, scan again to report the first one in key order, which lookups by key may skip."""
     try:
         with add_replay_hint(source.config):
             yield from found
     except DamageError as problem:
-        # Behind an error of its own LMDB reads no more.
+        # After an error of LMDB itself, no further reads are possible.
         if problem.code == "SOW-STO-003":
             for _ in source.read_part(QUERY_LIMITS.read_batch_records):
                 pass
@@ -224,10 +226,10 @@ def _rescan_on_damage(source: StoredSource, found: Iterator[MatchedPairs]) -> It
 
 
 def _verify_count(source: StoredSource) -> None:
-    """Raise DamageError where a source that was read in parts has passed other records than it has."""
-    # The store's meta record says how many there are: a part of the file that was skipped in silence shows here.
+    """Raise DamageError if the number of records read in parts differs from that of the store."""
+    # The meta record holds the number of records, so a silently skipped part of the file is detected here.
     if source.scanned != source.meta.records:
-        # Each part looked right by itself; the scan of the whole says what is wrong.
+        # Each part was consistent by itself; a scan of the complete store raises the error.
         for _ in source.snapshot.scan_records():
             pass
 
@@ -252,10 +254,11 @@ def open_scan(
     shown: bool = False,
     opener: Opener = open_source,
 ) -> Iterator[Scan]:
-    """Open a target to filter all its records, by the plan of what is ``asked``. Raises as ``opener``.
+    """Open a target, plan the query that ``asked`` returns for its source, and yield the scan. Raises the errors of
+    ``opener``.
 
-    ``shown``: the plan is printed; then it says how many records there are to see, which takes counting the expired.
-    ``opener`` is what opens the target; a store that is opened once more, is opened as a topic's.
+    ``shown``: the plan is printed, so it needs the number of visible records, which requires counting expired ones.
+    ``opener`` opens the target; if a store must be opened again, :func:`open_source` does that.
     """
     # One clock for the whole query: a record does not expire between its plan and its reading.
     now = instance.now
@@ -271,10 +274,10 @@ def open_scan(
         plan, way = _open_plan(instance, source.stored_source, question, statistics)
         others: list[PartProcess] = []
         if plan.processes > 1:
-            # LMDB must not be used across a fork: the source is opened again behind it, here and there.
+            # LMDB must not be used across a fork: each process opens the source again after it.
             opened.close()
             for start, stop in compute_part_bounds(plan.processes)[1:]:
-                # Begun before this process opens the store again, so that all of them start at once.
+                # Start all processes before opening the store again, so that they run concurrently.
                 others.append(PartProcess(instance, target, question, size, start, stop))
                 held.callback(others[-1].terminate)
             source = held.enter_context(closing(open_source(instance, target, at)))
@@ -284,8 +287,8 @@ def open_scan(
 def read_statistics(
     source: Source, question: TopicQuery, *, reopens: bool = False, shown: bool = False, lasting: bool = False
 ) -> TopicStatistics:
-    """Read the facts of a source before its records; ``reopens``: other processes can open its file."""
-    # Of some logical topics, all that their store holds is read, one record after the other.
+    """Return the statistics of a source without reading records; ``reopens``: other processes can open its file."""
+    # For logical topics, all records of their store are read and filtered by topic.
     base, whole = source.base_source.stored_source, source.stored_source is not None
     topic, kind = source.topic, question.matcher.type
     if base is None:
@@ -295,7 +298,7 @@ def read_statistics(
         source.message_type,
         source.definition,
         base.config,
-        # A plan that is only executed does without the count of expired records.
+        # A plan that is not printed does not need the count of expired records.
         base.count_visible() if shown else base.meta.records,
         base.meta.records,
         len(base.memtable) if base.memtable is not None else 0,
@@ -312,7 +315,7 @@ def read_statistics(
 def open_access(
     instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = QUERY_LIMITS.index_min_records
 ) -> IndexAccess | KeyAccess | None:
-    """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""
+    """Return the access to the candidate records of a filter by keys or memo indexes; None if the caller must scan."""
     question = TopicQuery(matcher, index_from=index_from)
     return _open_plan(instance, source, question, read_statistics(source, question, lasting=instance.lasting))[1]
 
@@ -320,9 +323,9 @@ def open_access(
 def _open_plan(
     instance: Instance, source: StoredSource | None, question: TopicQuery, statistics: TopicStatistics
 ) -> tuple[Plan, IndexAccess | KeyAccess | None]:
-    """The plan with what it opens: indexes that cannot be had, or leave too much, make it that of a scan."""
+    """Return the plan and its open access. Without usable or selective indexes, the plan is that of a scan."""
     plan = draft_plan(question, statistics)
-    # A state of the past, or some logical topics of a store: there are no indexes of these.
+    # Past states and logical topics have no indexes.
     if source is None:
         return plan, None
     if plan.keys is not None:
@@ -340,7 +343,8 @@ def _open_plan(
 
 
 def _begins_with_numbers(source: StoredSource, question: TopicQuery) -> bool:
-    """Return whether an order's first field is a number in most first records: only numbers tell who is behind."""
+    """Return whether the first order field is a number in most of the first records: the filter compares only numbers.
+    """
     with add_replay_hint(source.config):
         values = next((values for _, values in source.snapshot.scan_records(batch=QUERY_LIMITS.read_batch_records)), [])
     rows, _ = question.matcher.type.build_extractor((build_order_slot(question.order[0]),))(extract_payloads(values))
@@ -348,13 +352,13 @@ def _begins_with_numbers(source: StoredSource, question: TopicQuery) -> bool:
 
 
 def _resolve_file_target(source: Source, target: Target) -> Target:
-    """The target of a derived source with the file that was opened for it, if it is one."""
+    """Return the target of the store opened for a derived source, or ``target`` if the source has no store."""
     stored = source.stored_source
     return target if stored is None or stored.config is None else Target(topic=stored.config)
 
 
 def _can_reopen(target: Target) -> bool:
-    """Return whether a file can be opened once more (a missing store was rebuilt for this reading alone)."""
+    """Return whether the file can be opened again; a missing store was rebuilt temporarily for this query."""
     path = target.topic.file if target.topic is not None else target.path
     return path is not None and path.exists()
 
@@ -365,7 +369,7 @@ def _read_state(source: StoredSource) -> tuple[Any, ...]:
 
 
 class PartProcess:
-    """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
+    """A further process, which reads the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     def __init__(
         self,
@@ -383,11 +387,11 @@ class PartProcess:
         )
 
     def _read_part(self, send: SendFunction, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
-        """Do the work of the second process."""
+        """Send the state, the matching records and the counts of the part. Runs in the further process."""
         with closing(open_source(instance, target, None)) as opened:
             source = opened.stored_source
             assert source is not None
-            # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
+            # Send the state first: the first process uses the results only if it reads the same state.
             send(marshal.dumps(_read_state(source)))
             counts = QueryStatistics(source.topic, source.message_type)
             marks = matcher.build_marks(source.meta.records)
@@ -401,14 +405,14 @@ class PartProcess:
             send(marshal.dumps((counts.examined, counts.matched, source.scanned, told)))
 
     def wait_for_success(self, source: StoredSource) -> bool:
-        """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
-        # Where it did not do its work, the first process reads that part itself.
+        """Wait for the process to end. Return whether it succeeded and read the same state as ``source``."""
+        # If it failed, the first process reads the part itself.
         if self._process is None or not self._process.wait_for_success():
             return False
         return bool(self._receive_item() == _read_state(source))
 
     def read_results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
-        """Yield the records that the process found; then its counts are added."""
+        """Yield the records that the process found, then add its counts."""
         while len(item := self._receive_item()) == 2:
             yield item
         counts.examined += item[0]
@@ -418,12 +422,12 @@ class PartProcess:
             self._narrowing.add_report(item[3])
 
     def terminate(self) -> None:
-        """End the process, should it still run, and forget its results."""
+        """End the process if it still runs, and discard its results."""
         if self._process is not None:
             self._process.terminate()
 
     def _receive_item(self) -> Any:
         assert self._process is not None
         frame = self._process.receive()
-        assert frame is not None  # the last item is known by its length
+        assert frame is not None  # the reader stops after the last item, recognized by its length
         return marshal.loads(frame)

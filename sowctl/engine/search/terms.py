@@ -17,7 +17,7 @@ MAX_BATCH_RECORDS = 10_000
 
 
 def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
-    """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` and ``SOW-QRY-015`` for options that do not go together."""
+    """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` or ``SOW-QRY-015`` for invalid or conflicting options."""
     if options.skip_n is not None and options.top_n is None:
         raise UsageError("SOW-QRY-010", "an offset (skip_n) requires a limit (top_n)", hint="add --limit")  # C61
     if not 1 <= options.batch_size <= MAX_BATCH_RECORDS:
@@ -32,7 +32,7 @@ def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
 def check_aggregation(
     projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
 ) -> None:
-    """Raise UsageError ``SOW-QRY-015`` for a projection that is not fully said, or does not go with the rest."""
+    """Raise UsageError ``SOW-QRY-015`` for a projection that is incomplete or conflicts with other options."""
     if (projection is None) != (grouping is None):  # C71
         missing = "projection" if projection is None else "grouping"
         more = (
@@ -50,7 +50,7 @@ def check_aggregation(
 
 
 def parse_order_keys(text: str | None) -> tuple[OrderKey, ...]:
-    """The keys of an order. Raises ExpressionError."""
+    """Parse the keys of an order. Raises ExpressionError."""
     if text is None:
         return ()
     from sowctl.expressions.syntax.errors import ExpressionError
@@ -59,13 +59,13 @@ def parse_order_keys(text: str | None) -> tuple[OrderKey, ...]:
     try:
         return parse_order_by(text)
     except ExpressionError as error:
-        from sowctl.expressions.translation import add_list_suggestion  # for faulty texts alone
+        from sowctl.expressions.translation import add_list_suggestion  # loaded only after an error
 
         raise add_list_suggestion(error, text, parse_order_by) from None
 
 
 def parse_select_list(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
-    """The directives of a select list. Raises ExpressionError."""
+    """Parse the directives of a select list: include or exclude, and names. Raises ExpressionError."""
     if text is None:
         return None
     from sowctl.expressions.syntax.selectlist import parse_select
@@ -74,7 +74,7 @@ def parse_select_list(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | 
 
 
 def parse_start_key(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
-    """The key after which the result begins. Raises UsageError ``SOW-QRY-016`` where there is no order of keys."""
+    """Return the key after which the result begins. Raises UsageError ``SOW-QRY-016`` if it is not in key order."""
     if options.after_key is None:
         return None
     if options.order_by is not None or options.by_time or len(targets) != 1:
