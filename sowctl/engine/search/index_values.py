@@ -35,8 +35,7 @@ ProgressCallback = Callable[[int, int], None]
 
 
 class IndexValues(NamedTuple):
-    """Concatenated keys of all records, txids and times, offsets (None: unknown), and index builders with the values.
-    """
+    """Concatenated keys of all records, txids, times, offsets (None: unknown), and index builders with the values."""
 
     keys: bytes
     txids: Any

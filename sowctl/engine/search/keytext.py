@@ -196,8 +196,7 @@ def build_key_formatter(kind: MessageType, definition: Definition) -> KeyFormatt
 
 
 def build_field_formatter(kind: MessageType, paths: Sequence[Path]) -> KeyFormatter:
-    """Build a formatter that joins the texts of fields by commas; if all are NULL, it returns the SOW key as a number.
-    """
+    """Build a formatter that joins the texts of fields by commas; if all are NULL, it returns the numeric SOW key."""
     extract = kind.build_key_extractor(paths)
 
     def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:

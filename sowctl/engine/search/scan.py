@@ -343,8 +343,7 @@ def _open_plan(
 
 
 def _begins_with_numbers(source: StoredSource, question: TopicQuery) -> bool:
-    """Return whether the first order field is a number in most of the first records: the filter compares only numbers.
-    """
+    """Return whether the first order field is a number in most of the first records; only numbers are filtered."""
     with add_replay_hint(source.config):
         values = next((values for _, values in source.snapshot.scan_records(batch=QUERY_LIMITS.read_batch_records)), [])
     rows, _ = question.matcher.type.build_extractor((build_order_slot(question.order[0]),))(extract_payloads(values))

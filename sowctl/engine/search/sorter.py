@@ -1,10 +1,10 @@
-"""The result of a query in an order that is not that of its keys: sort keys, and sorting in bounded memory.
+"""Sorting the result of a query by fields or by time: sort keys, and an external sort in bounded memory.
 
-:func:`sort_records` is called by :mod:`sowctl.engine.verbs.query` for orders by fields and by time. Sort keys are made
-batch by batch (:class:`FieldRanks`, :class:`TimeRanks`); :class:`Sorter` keeps the first n, or all through sorted runs
-in temporary files. Items are ``(sort key, SOW key, value)``; sort keys are plain tuples (:mod:`sowctl.values.order`),
-so runs can be written with :mod:`marshal`, which is fast and reads nothing but the plain values that this process wrote
-itself. Ruled by ``behaviour`` 3.2.
+:func:`sort_records` is called by :mod:`sowctl.engine.verbs.query`. Sort keys are computed batch by batch
+(:class:`FieldRanks`, :class:`TimeRanks`). :class:`Sorter` keeps the first n items, or all in sorted runs in temporary
+files. Items are ``(sort key, SOW key, value)``. Sort keys are plain tuples (:mod:`sowctl.values.order`), so runs can be
+written with :mod:`marshal`: it is fast, and safe because it reads only plain values that this process wrote itself.
+Ruled by ``behaviour`` 3.2.
 """
 
 from __future__ import annotations
@@ -33,31 +33,33 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 SourceReader: TypeAlias = "Callable[[PartReducer | None], Generator[tuple[Source, Iterator[MatchedPairs]]]]"
-"""Gives every source with the records of it that match, once more each time.
+"""Yields every source with its matching records; each call reads them again.
 
-Further processes may leave out what is not needed, as they are told.
+Further processes may omit records that the given reducer does not need.
 """
 SortItem = tuple[Any, bytes, bytes]
-"""Sort key, a key that no other item has, stored value: items are ordered as tuples are."""
+"""Sort key, unique key, stored value: items are ordered as tuples."""
 _ITEM_OVERHEAD_BYTES = 300
-"""What Python needs for an item besides its value, about."""
+"""Approximate memory that Python uses for an item in addition to its value."""
 
 
 def sort_records(
     found: SourceReader, instance: Instance, options: QueryOptions, order: Sequence[OrderKey], wanted: int | None
 ) -> Generator[RecordBatch]:
-    """Sort what matches, by time where ``order`` is empty; ``wanted``: so many come out, those skipped among them.
+    """Sort the matching records, by time if ``order`` is empty. ``wanted``: number of first records, including skipped
+    ones; None for all.
 
-    If a set that was read as texts turns out to hold a number, start over with that known. Raises what reading raises.
+    If a field compared as strings turns out to hold a number, start over with numeric comparison. Raises the errors of
+    reading.
     """
-    # How texts compare depends on the whole set: with one number in it, texts with a numeric reading are numbers, too.
-    # ``mixed`` only ever turns true, so there are at most as many new starts as keys of the order.
+    # How strings compare depends on the complete set: with one number in it, strings with a numeric reading are
+    # numbers, too. Each element of ``mixed`` changes only to true, so there are at most as many restarts as order keys.
     mixed = [False] * len(order)
     while True:
         names: list[tuple[str, MessageType]] = []
         with closing(Sorter(options.sort_memory, wanted)) as sorter:
             ranks = FieldRanks(order, mixed) if order else TimeRanks()
-            # By time nothing is decoded, and a further process would have nothing to take over.
+            # An order by time decodes no records, so further processes would have no work.
             parts = TopKReducer(order, mixed, wanted, options.sort_memory) if order and wanted is not None else None
             if _collect_items(found, instance, ranks, sorter, names, parts):
                 yield from _emit_batches(sorter, names, options)
@@ -72,10 +74,10 @@ def _collect_items(
     names: list[tuple[str, MessageType]],
     parts: TopKReducer | None,
 ) -> bool:
-    """Fill the sorter and the ``names`` of sources; False when the reading of a key has to change."""
+    """Fill the sorter and the ``names`` of sources. Return False if an order key must be compared differently."""
     with closing(found(parts)) as sources:
         for number, (source, matched) in enumerate(sources):
-            # Keys are unique within a topic only; with the topic's number they are so in the whole result, and no two
+            # Keys are unique only within a topic. With the topic's number they are unique in the result, so no two
             # items are equal.
             owner = number.to_bytes(2, "big")
             kind = instance.find_message_type(source.message_type)
@@ -91,24 +93,24 @@ def _collect_items(
 def _offer_items(
     sorter: Sorter, ranks: FieldRanks | TimeRanks, keys: Sequence[bytes], values: Sequence[bytes], owner: bytes
 ) -> bool:
-    """Add to the sorter what may be among the first; False when the reading of a key has to change."""
-    # Asked again for each batch: it sinks as better records come.
+    """Add the records that may be among the first. Return False if an order key must be compared differently."""
+    # Read again for each batch, because the limit tightens as better records are added.
     limit = sorter.limit
     ranked = ranks.compute_ranks_before(values, limit)
     if ranked is None:
         return False
     if limit is not None:
-        # Equal ranks stay in: the SOW key decides between them.
+        # Keep equal ranks: the SOW key decides between them.
         ranked = [(place, rank) for place, rank in ranked if rank <= limit]
     sorter.add([(rank, keys[place] + owner, values[place]) for place, rank in ranked])
     return True
 
 
 class TopKReducer(PartReducer):
-    """A reduction of parts in further processes to the matching records that may be among the first.
+    """Reduces parts in further processes to the matching records that may be among the first.
 
-    ``mixed`` is that of the order (:func:`sort_records`). A process knows its part alone, and reports how it read it;
-    where it was not read as the whole must be, what it left is not of use.
+    ``mixed``: see :func:`sort_records`. A process sees only its part, and reports how it compared the order keys. If
+    this differs from the comparison of the complete set, its result is unusable.
     """
 
     def __init__(self, order: Sequence[OrderKey], mixed: list[bool], wanted: int, memory: int) -> None:
@@ -116,9 +118,8 @@ class TopKReducer(PartReducer):
         self._reported: list[list[bool]] = []
 
     def reduce_part(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
-        """See :class:`PartReducer`. Raises ValueError where the reading changes on the way: so the part is read
-        anew.
-        """
+        """See :class:`PartReducer`. Raises ValueError if the comparison changes within the part, so that the first
+        process reads the part again."""
         mixed = list(self._mixed)
         ranks = FieldRanks(self._order, mixed)
         ranks.set_type(kind)
@@ -137,11 +138,11 @@ class TopKReducer(PartReducer):
 
     def note_numbers(self, numbers: Sequence[bool]) -> None:
         """See :class:`PartReducer`."""
-        # What sorts has seen some records only, but what it has seen counts, too.
+        # The sorter has seen only some records, but the numbers it has found count, too.
         self._reported.append([seen or known for seen, known in zip(numbers, self._mixed, strict=True)])
 
     def check_agreement(self) -> bool:
-        """Return whether all parts were read as the whole is; if not, ``mixed`` says how that has to be."""
+        """Return whether all parts were compared like the complete set; update ``mixed`` to the comparison required."""
         same = all(told == self._mixed for told in self._reported)
         self._mixed[:] = map(any, zip(self._mixed, *self._reported, strict=True))
         self._reported.clear()
@@ -153,7 +154,7 @@ def _emit_batches(sorter: Sorter, names: list[tuple[str, MessageType]], options:
     number = -1
     for _, ranked, value in islice(sorter.iterate_sorted(), options.skip_n or 0, None):
         owner = int.from_bytes(ranked[8:], "big")
-        # A batch is of one topic.
+        # A batch contains records of a single topic.
         if held and (owner != number or len(held) >= options.batch_size):
             yield build_record_batch(*names[number], *_split_columns(held))
             held = []
@@ -168,7 +169,7 @@ def _split_columns(held: list[tuple[bytes, bytes]]) -> Pairs:
 
 
 def holds_number(kind: MessageType, key: OrderKey, values: Iterable[bytes]) -> bool:
-    """Return whether an order's field is a number in one of the records; then texts are read as numbers, too."""
+    """Return whether the order field is a number in any record; then strings are compared as numbers, too."""
     from sowctl.values.order import has_numbers
 
     rows, _ = kind.build_extractor((Slot(key.path, text=key.text),))(extract_payloads(values))
@@ -176,7 +177,7 @@ def holds_number(kind: MessageType, key: OrderKey, values: Iterable[bytes]) -> b
 
 
 class FieldRanks:
-    """Sort keys by fields. A key's reading starts as texts and becomes numeric with the first number met."""
+    """Sort keys by fields. Each order key is compared as strings until the first number is found, then numerically."""
 
     def __init__(self, order: Sequence[OrderKey], mixed: list[bool]) -> None:
         from sowctl.values import order as ordering
@@ -186,18 +187,18 @@ class FieldRanks:
         self._slots = tuple(Slot(key.path, text=key.text) for key in order)
 
     def set_type(self, kind: MessageType) -> None:
-        """The values to come are of this type."""
+        """Set the message type of the next values."""
         self._read = build_column_extractor(kind.build_extractor(self._slots))
 
     def compute_ranks(self, values: Sequence[bytes]) -> list[Any] | None:
-        """Sort keys of all; None if earlier ones were made with a reading that has turned out wrong."""
+        """Return the sort keys of all values; None if previous sort keys used a comparison that has become invalid."""
         found = self.compute_ranks_before(values, None)
         return None if found is None else [rank for _, rank in found]
 
     def compute_ranks_before(self, values: Sequence[bytes], limit: Any) -> Iterable[tuple[int, Any]] | None:
-        """Row numbers and sort keys; None if earlier ones were made with a reading that has turned out wrong.
+        """Return row numbers and sort keys; None if previous sort keys used a comparison that has become invalid.
 
-        Rows of which the first field shows that they are behind ``limit``, a sort key or None, may be left out.
+        Rows may be omitted if their first field sorts after that of ``limit``, a sort key or None.
         """
         if not values:
             return []
@@ -206,7 +207,7 @@ class FieldRanks:
         numeric = [known or ordering.has_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
         if numeric != self._mixed:
             self._mixed[:] = numeric
-            # Sort keys that were made before do not compare with those to come.
+            # Previous sort keys cannot be compared with new ones.
             if self._seen:
                 return None
         self._seen = True
@@ -222,19 +223,19 @@ class FieldRanks:
 
 
 class TimeRanks:
-    """Sort keys by time and txid: the order in which records can be published again."""
+    """Sort keys by time and txid: the order for republishing records."""
 
     def set_type(self, kind: MessageType) -> None:
-        """Any type will do."""
+        """Do nothing: stamps do not depend on the message type."""
 
     def compute_ranks_before(self, values: Sequence[bytes], limit: Any) -> Iterable[tuple[int, Any]] | None:
-        """Row numbers and sort keys."""
-        # Stamps are txid and time; turned round, time decides and the txid between equal times.
+        """Return row numbers and sort keys."""
+        # Stamps are (txid, time). Reversed, they sort by time, and by txid between equal times.
         return enumerate([read_stamps(value)[::-1] for value in values])
 
 
 class Sorter:
-    """Collects items and gives them in order. ``first``: only so many are wanted. ``memory``: bytes held at most."""
+    """Sorts items. ``first``: number of first items to return, None for all. ``memory``: maximum bytes in memory."""
 
     def __init__(self, memory: int, first: int | None = None) -> None:
         self._memory = memory
@@ -247,18 +248,18 @@ class Sorter:
 
     @property
     def limit(self) -> Any:
-        """A sort key behind which nothing is wanted any more; None while that is not known."""
+        """The sort key after which no more items are needed; None until it is known."""
         return None if self._limit is None else self._limit[0]
 
     def add(self, items: list[SortItem]) -> None:
         """Add items in any order."""
         if self._limit is not None:
             limit = self._limit
-            # What cannot be among the first is not held at all.
+            # Skip items that cannot be among the first.
             items = [item for item in items if item < limit]
         self._items.extend(items)
         self._size += sum(len(value) for _, _, value in items) + _ITEM_OVERHEAD_BYTES * len(items)
-        # Trimmed at twice as many as wanted: each item takes part in few sorts, however many are added.
+        # Trim at about twice the wanted number, so that each item takes part in few sorts.
         if self._first is not None and len(self._items) > 2 * self._first + 1000:
             self._trim()
         if self._size > self._memory:
@@ -268,7 +269,7 @@ class Sorter:
         self._items.sort()
         del self._items[self._first :]
         if self._items:
-            # So many items come before this one that nothing behind it can be wanted.
+            # Enough items sort before this one, so no item after it is needed.
             self._limit = self._items[-1]
         self._size = sum(len(value) for _, _, value in self._items) + _ITEM_OVERHEAD_BYTES * len(self._items)
 
@@ -288,10 +289,10 @@ class Sorter:
         self._items, self._size = [], 0
 
     def iterate_sorted(self) -> Iterator[SortItem]:
-        """All items in order, the first ones only where so many were wanted."""
+        """Yield the items in order: the first ones if their number is limited, otherwise all."""
         self._items.sort()
         sources = [_read_run(run) for run in self._runs]
-        # Runs are sorted, and so is what is in memory: the merge holds a part of each.
+        # Runs and the items in memory are sorted; the merge keeps a part of each run in memory.
         merged = heapq.merge(*sources, self._items) if sources else iter(self._items)
         for count, item in enumerate(merged):
             if self._first is not None and count >= self._first:
@@ -299,7 +300,7 @@ class Sorter:
             yield item
 
     def close(self) -> None:
-        """Forget everything; temporary files go."""
+        """Discard all items and remove temporary files."""
         self._stack.close()
         self._items = []
 

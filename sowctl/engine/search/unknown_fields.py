@@ -1,9 +1,9 @@
-"""Fields that a query names and no record has: mostly typing errors, which would return nothing without a note.
+"""Detection of fields that a query names but no record has: mostly typing errors, which would silently match nothing.
 
-Looked for behind the query, among the first records in key order. Keys are hashes, so these are a sample that no order
-of publishing has chosen. Where all records were looked at, the answer is certain; else it says how many were. Most
-fields are in the first record, which costs one batch; a field that is nowhere costs ``unknown_field_max_records``
-records, whose bytes are searched for its name. With ``certain``, all records are looked at.
+The check runs after the query, on the first records in key order. Keys are hashes, so these are a sample independent of
+publishing order. If all records were examined, the result is certain; otherwise the note states their number. Most
+fields are in the first record, which costs one batch. A field that no record has costs ``unknown_field_max_records``
+records, whose bytes are searched for its name. With ``certain``, all records are examined.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 UNKNOWN_FIELD_WORDS = "has the field"
-"""Words that every remark of this module has, and no other one: who shows it apart from others knows it by them."""
+"""Words that occur in every note of this module and in no other note, by which callers recognize these notes."""
 _MIN_NAME_SIMILARITY = 0.6
-"""How alike two names are at least, as ``difflib`` measures it."""
+"""Minimum similarity of two names, as measured by ``difflib``."""
 _decode_json = msgspec.json.Decoder().decode
 
 
 NamedFields: TypeAlias = tuple[Sequence[Path], Sequence[Path]]
-"""The fields that a query names: those of its filter, and others."""
+"""The fields that a query names: those of its filter, and all others."""
 
 
 class UnknownFieldCheck:
-    """The fields that a query names and its topics lack; a field that one of them has is known."""
+    """Finds the fields of a query that none of its topics has."""
 
     def __init__(self, instance: Instance, wanted: UnknownFieldPolicy) -> None:
         self._notify = instance.notify
@@ -52,11 +52,11 @@ class UnknownFieldCheck:
 
     @property
     def refuses(self) -> bool:
-        """True if such a field is an error, and looked for before anything is read."""
+        """True if an unknown field is an error, which must be detected before the query runs."""
         return self._wanted == "error"
 
     def reset(self) -> None:
-        """Forget what was found: the query is asked once more."""
+        """Discard the results, before the query runs again."""
         self._names: list[str] = []
         self._missing: dict[Path, str | None] | None = None
         self._looked, self._certain = 0, True
@@ -69,10 +69,10 @@ class UnknownFieldCheck:
         target: Target,
         numbers: QueryStatistics | None = None,
     ) -> None:
-        """Look for the fields in a source; ``numbers`` are those of the query, where it has been answered."""
+        """Look for the fields in a source; ``numbers``: statistics of the query, None if it has not run yet."""
         if self._wanted == "ignore" or self._missing == {} or (self.refuses and numbers is not None):
             return
-        # A queue or conflated topic that is no store is made anew for each reading, and not for this one.
+        # A queue or conflated topic without a store is computed for each read, which this check is not worth.
         if target.topic is not None and target.topic.derived is not None and source.base_source.stored_source is None:
             self._missing = {}
             return
@@ -88,20 +88,20 @@ class UnknownFieldCheck:
         self._certain = self._certain and found.certain
         lacking = set(found.paths)
         if numbers is not None and numbers.matched and not found.certain:
-            # The filter found something beyond the records that were looked at: its fields may be there.
+            # The filter matched records, perhaps beyond the examined ones, which may have its fields.
             lacking -= set(asked) - set(others)
         kept = lacking if self._missing is None else lacking & self._missing.keys()
         near = self._missing or {}
         self._missing = {path: found.near.get(path) or near.get(path) for path in sorted(kept, key=str)}
 
     def note_present(self, fields: Iterable[tuple[str | int, ...]]) -> None:
-        """Note fields, given without positions, of records beyond the examined ones."""
+        """Remove fields that records beyond the examined ones have; ``fields``: paths without positions."""
         for names in fields:
             for path in [path for path in self._missing or () if path.names == names[: len(path.names)]]:
-                del self._missing[path]  # type: ignore[union-attr]  # what has no path has none to go
+                del self._missing[path]  # type: ignore[union-attr]  # the loop is empty if it is None
 
     def notify_unknown(self) -> None:
-        """Report the fields that no record has; of a query that is asked once more what was not remarked before."""
+        """Emit a note for each field that no record has; if the query runs again, only new notes."""
         for path, near in (self._missing or {}).items() if not self.refuses else ():
             words = self._format_words(path) + (f"; did you mean {near}?" if near is not None else "")
             if words not in self._told:
@@ -122,8 +122,8 @@ class UnknownFieldCheck:
 
 
 class UnknownFields(DescribedStruct, frozen=True):
-    """Fields that none of the ``looked`` records has; ``certain``: these are all. ``near`` has for some of them a field
-    that there is."""
+    """Fields that none of the ``looked`` examined records has; ``certain``: all records were examined; ``near``: an
+    existing field with a similar name, for some of them."""
 
     paths: frozenset[Path]
     looked: int
@@ -134,7 +134,7 @@ class UnknownFields(DescribedStruct, frozen=True):
 def find_unknown_fields(
     source: Source, kind: MessageType, paths: Sequence[Path], *, certain: bool = False
 ) -> UnknownFields | None:
-    """Return the ``paths`` that the records of a source do not have; None if they have all."""
+    """Return the ``paths`` that no examined record of a source has; None if each is in some record."""
     missing, seen, looked, whole = set(paths), list[bytes](), 0, True
     if not missing or not kind.filterable:
         return None
@@ -158,8 +158,8 @@ def find_unknown_fields(
 
 
 def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | None:
-    """Return the ``known`` field that a wrong path may have meant."""
-    # What only a wrong name needs is loaded for one; most queries have none.
+    """Return the ``known`` field that an unknown path probably meant, None if none is similar."""
+    # Loaded only here, because most queries have no unknown field.
     from difflib import get_close_matches
 
     from sowctl.values.differences import format_path
@@ -169,7 +169,7 @@ def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | No
     for one in known:
         if tuple(name.casefold() for name in one) == folded:
             return format_path(one)
-    # A field of that name elsewhere: /city for /address/city.
+    # A field with that name in another object: /city for /address/city.
     inside = [one for one in known if one[-1].casefold() == folded[-1]]
     if len(inside) == 1:
         return format_path(inside[0])
@@ -182,14 +182,14 @@ def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | No
 
 
 def _read_batches(source: Source) -> Iterator[Sequence[bytes]]:
-    """Yield values in key order: a small first batch, in which most fields are."""
+    """Yield values in key order, with a small first batch, which contains most fields."""
     # A batch whose records have all expired is empty.
     first = next((batch for batch in source.read_part(QUERY_LIMITS.unknown_field_first_records) if batch[0]), None)
     if first is None:
         return
     keys, values = first
     yield values
-    # The next batch begins behind the last key of the first.
+    # The next batch begins after the last key of the first.
     start = compute_next_key(keys[-1])
     size = QUERY_LIMITS.unknown_field_max_decoded_records
     for _, rest in source.read_part(size, start=start) if start is not None else ():
@@ -197,23 +197,23 @@ def _read_batches(source: Source) -> Iterator[Sequence[bytes]]:
 
 
 def _find_present(kind: MessageType, values: Sequence[bytes], missing: set[Path]) -> Iterator[Path]:
-    """The fields that some message of a batch of stored values has."""
+    """Yield the ``missing`` fields that occur in a batch of stored values."""
     if not kind.json_text:
         wanted = list(missing)
         rows, _ = kind.build_extractor([Slot(path) for path in wanted])(extract_payloads(values))
         yield from (path for place, path in enumerate(wanted) if any(row[place] is not None for row in rows))
         return
-    # Whole values: cutting the messages out of them would take as long as the search. Long ones are looked at each by
-    # itself, as nothing is won by copying them.
+    # Search complete values: cutting out the messages would take as long as the search. Long values are searched
+    # separately, because joining them would only copy them.
     texts = [b"".join(values)] if sum(map(len, values)) < LONG_OBJECT_LIMITS.min_object_bytes else values
-    # An escape may spell a name in another way, so that its bytes are not found.
+    # A name with an escape is spelled differently, so its bytes are not found.
     escaped = any(b"\\u" in text for text in texts)
     names = {path: msgspec.json.encode(path.names[-1]) for path in missing}
     wanted = [path for path, name in names.items() if escaped or any(name in text for text in texts)]
     for value in values if wanted else ():
         near = wanted if b"\\u" in value else [path for path in wanted if names[path] in value]
         for one in extract_payloads((value,)) if near else ():
-            # A message is read once for all fields that it may have.
+            # Parse a message once for all fields that it may have.
             found = _find_present_in_message(one, near)
             yield from found
             wanted = [path for path in wanted if path not in found]
@@ -222,8 +222,7 @@ def _find_present(kind: MessageType, values: Sequence[bytes], missing: set[Path]
 
 
 def _find_present_in_message(message: bytes, paths: Sequence[Path]) -> list[Path]:
-    """Return the fields among some that a JSON message has. Of a long one no more than some members at a time are made
-    into values."""
+    """Return those of ``paths`` that a JSON message has. Of a long message only some members are decoded at a time."""
     parts = open_long_object(message)
     if parts is None:
         tree = _parse_message(message)
@@ -240,13 +239,13 @@ def _find_present_in_message(message: bytes, paths: Sequence[Path]) -> list[Path
 
 
 def _parse_message(message: bytes) -> Any:
-    """The value of a JSON message."""
+    """Return the value of a JSON message."""
     try:
         found = _decode_json(message)
         if has_all_members(message, (found,)):
             return found
     except (ValueError, RecursionError):
-        # Half a surrogate pair, or a number that is too large: the other reader takes them.
+        # A lone surrogate, or a number that is too large: the other reader accepts them.
         pass
     from sowctl.values.differences import parse_view
 
@@ -254,7 +253,7 @@ def _parse_message(message: bytes) -> Any:
 
 
 def _has_field(tree: Any, steps: Sequence[Step]) -> bool:
-    """Return whether a value has a field; in an array any item may have it, or the one of the position."""
+    """Return whether a value has a field; in an array any item may have it, or the item at the step's index."""
     if not steps:
         return True
     if isinstance(tree, list):
@@ -269,7 +268,7 @@ def _has_field(tree: Any, steps: Sequence[Step]) -> bool:
 
 
 def _list_fields(kind: MessageType, batch: Sequence[bytes]) -> list[tuple[str, ...]]:
-    """The fields that some messages have, with the objects in which they are, without positions."""
+    """List the fields of some messages and the objects that contain them, without positions."""
     from sowctl.values.differences import iterate_leaves, parse_view
 
     found: dict[tuple[str, ...], None] = {}
