@@ -1,7 +1,7 @@
 """The cache of a view: its path and its meta record (``sow-view(5)``).
 
-A cache is a store of the view's messages with further tables. All of it is derived: it may be lost, damaged, older or
-of another program at any time, and is made anew then.
+A cache is a store of the view's messages with further tables. All its data is derived. If it is missing, damaged, or
+written by another version of the program, it is rebuilt.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 CACHE_VERSION = 3
 """Version of the tables and column files; a cache of another version is rebuilt."""
 UNUSABLE_ERRORS = (DamageError, VersionError, MissingError, RefusedError)
-"""What a derived store may be instead of one: it is made anew."""
+"""Errors of opening a derived store after which it is rebuilt."""
 UNWRITABLE_ERRORS = (StorageError, LockedError, RefusedError, OSError)
-"""Why no derived store can be written."""
+"""Errors that mean that a derived store cannot be written."""
 STATE_TABLE, CHANGES_TABLE = "view:state", "view:changes"
 _KEY = b"state"
 _MAX_NAME_CHARACTERS = 120
-"""Characters of a name that a file may have; a longer one is told by its digest."""
+"""Maximum length of a file name; a longer name is replaced by its digest."""
 
 
 def open_if_current(
@@ -51,9 +51,9 @@ def open_if_current(
     *,
     can_be_made: bool = True,
 ) -> CurrentSource | None:
-    """The derived store of a topic, opened; None where there is none, or it is not one that ``is_current``.
+    """Open the derived store of a topic. Return None if it does not exist, is unusable, or not ``is_current``.
 
-    Where it ``can_be_made`` anew, that is done if it turns out to be damaged as it is read.
+    If it ``can_be_made`` again, it is rebuilt when reading detects damage.
     """
     assert topic.file is not None
     if not topic.file.exists():
@@ -82,12 +82,12 @@ def _make_rebuild(moment: ViewInstant, topic: TopicConfig, source: CurrentSource
     def rebuild(problem: DamageError) -> CurrentSource | None:
         notify_rebuild(instance, entry, problem)
         states = entry.kind == "View"
-        # fresh, because the damaged cache would be found current again.
+        # fresh, because the damaged cache would be considered current again.
         found = run_at_instant(
             instance, entry, None, opener, lambda again: opener(again, entry), fresh=True, states=states
         )
         other = found.stored_source
-        # Its topics may have gone on: then what was read before is of another state.
+        # If the topics have changed since, the records already read belong to another state.
         if isinstance(other, CurrentSource) and (other.meta.digest, other.meta.records) == before:
             return other
         found.close()
@@ -107,7 +107,7 @@ def notify_rebuild(instance: Instance, entry: OtherEntry, problem: DamageError) 
 class SourcePosition(Struct, frozen=True):
     """Position of one source in a cache: message type, name; lineage and state of its store, last txid.
 
-    ``behind`` is the last txid that the journal had behind the store, 0 where it had nothing.
+    ``behind``: the last txid in the journal that the store had not applied, 0 if it had applied all.
     """
 
     type: str
@@ -119,18 +119,18 @@ class SourcePosition(Struct, frozen=True):
 
     @property
     def state(self) -> tuple[str, str, int]:
-        """Values by which two states of a source differ."""
+        """The values that identify a state of the source."""
         return self.lineage, self.store, self.behind
 
 
 class CacheState(Struct, frozen=True):
     """The state of a cache. Times in microseconds since 1970 UTC, costs in seconds of processor time.
 
-    ``definition``: digest of everything that the messages depend on besides records; ``positions``: of the sources, in
-    their order; ``clock``: at which lifetimes were judged; ``expires``: when a record that is in it expires, 0 for
-    never; ``columns``: identities of the column files of the sources, none where there are no columns; ``full``: cost
-    of the last computation of everything; ``change``: that of the last refresh, ``changed`` its number of changed
-    records and ``groups`` that of the groups that it computed; ``made`` and ``refreshed``: when that was.
+    ``definition``: digest of everything except records that the messages depend on; ``positions``: of the sources, in
+    their order; ``clock``: time for which expiration was evaluated; ``expires``: when the next record expires, 0 for
+    never; ``columns``: identities of the column files of the sources, empty without columns; ``full``: cost of the last
+    full computation, at ``made``; ``change``: cost of the last refresh, at ``refreshed``, with ``changed``: its number
+    of changed records, and ``groups``: its number of computed groups.
     """
 
     version: int
@@ -148,9 +148,9 @@ class CacheState(Struct, frozen=True):
 
 
 def find_cache_path(instance: Instance, entry: OtherEntry) -> Path | None:
-    """The file of a view's cache: in a directory beside the store of the first topic that it reads.
+    """Return the path of a view's cache, in a directory next to the store of the first topic that the view reads.
 
-    None where no topic that it reads has a store.
+    Return None if none of its topics has a store.
     """
     for ref in list_topic_refs(instance, entry):
         topic = find_entry(instance, ref)
@@ -161,7 +161,7 @@ def find_cache_path(instance: Instance, entry: OtherEntry) -> Path | None:
 
 
 def find_cache_mode(instance: Instance, entry: OtherEntry) -> int:
-    """The permissions of a view's cache: those that the stores of all topics that it reads have in common."""
+    """Return the permissions of a view's cache: those common to the stores of all topics that the view reads."""
     mode = FILE_MODE
     for ref in list_topic_refs(instance, entry):
         topic = find_entry(instance, ref)
@@ -177,7 +177,7 @@ def _file_name(entry: OtherEntry) -> str:
 
 
 def definition_digest(instance: Instance, query: Query) -> str:
-    """A digest of what messages of a view depend on besides the records: texts, types, names, functions."""
+    """Return a digest of everything except records that a view depends on: texts, types, names, functions."""
     assert instance.config is not None
     types = instance.config.types
     kinds = sorted({query.message_type, *(source.message_type for source in query.sources)})
@@ -210,7 +210,7 @@ def read_positions(moment: ViewInstant, query: Query) -> tuple[SourcePosition, .
 
 
 def read_state(reader: Reader) -> CacheState | None:
-    """Read the state of a cache; None where it is of another version, or nothing of use."""
+    """Read the state of a cache; None if it is missing, unreadable or of another version."""
     try:
         table = reader.open_table(STATE_TABLE)
         raw = None if table is None else table.get(_KEY)
@@ -221,5 +221,5 @@ def read_state(reader: Reader) -> CacheState | None:
 
 
 def write_state(txn: WriteTxn, state: CacheState) -> None:
-    """Write the state of a cache, in the transaction that makes it true."""
+    """Write the state of a cache, in the transaction of the changes that it describes."""
     txn.open_table(STATE_TABLE).put([(_KEY, msgspec.json.encode(state))])

@@ -1,4 +1,4 @@
-"""The messages of a view written into a new store, and its columns into files beside it."""
+"""Writing the messages of a view into a new store, and its columns into files next to it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from sowctl.store.builder import StoreBuilder
 
 COLUMNS_MARK = "+columns-"
-"""Stands in the name of a column file behind that of its cache; no cache has such a name."""
+"""Follows the cache's name in the name of a column file; no cache name contains it."""
 
 
 def append_messages(builder: StoreBuilder, found: Iterable[Pairs]) -> None:
-    """Append messages, which come in key order."""
+    """Append messages in key order."""
     for keys, values in found:
         builder.append_records(keys, values)
     builder.flush()
 
 
 def name_columns(number: int, identity: str) -> str:
-    """The name that the columns of a source have in their file, and at the end of its name."""
+    """Return the name of a source's columns: stored in the column file, and the suffix of its file name."""
     return f"{number}-{identity}"
 
 
 def find_column_path(cache: Path, number: int, identity: str) -> Path:
-    """The file of the columns of a source, by its number."""
+    """Return the path of the column file of source ``number``."""
     return cache.with_name(f"{cache.name}{COLUMNS_MARK}{name_columns(number, identity)}")
 
 
 @contextmanager
 def record_columns(program: Program, cache: Path, identity: str, mode: int, seam: Seam) -> Iterator[ColumnRecorder]:
-    """Write column files of all sources, which get their names at the end. Raises StorageError."""
+    """Write column files of all sources; they are renamed to their final names at the end. Raises StorageError."""
     from sowctl.engine.views.column_file import ColumnWriter, OutputFile
     from sowctl.engine.views.stored_columns import ColumnRecorder
 
@@ -55,19 +55,19 @@ def record_columns(program: Program, cache: Path, identity: str, mode: int, seam
 
 
 def remove_columns(cache: Path, kept: Iterable[str]) -> None:
-    """Remove the column files of a cache but for those of the identities ``kept``, by the number of the source."""
+    """Remove the column files of a cache except those with the identities ``kept``, one per source in order."""
     names = {find_column_path(cache, number, identity).name for number, identity in enumerate(kept)}
     with suppress(OSError):
         for path in list(cache.parent.iterdir()):
             if path.name.startswith(f"{cache.name}{COLUMNS_MARK}") and path.name not in names:
-                # A directory of such a name stays, and must not keep the files behind it from being removed.
+                # A directory with such a name cannot be unlinked, and must not prevent removing the other files.
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
 
 
 @contextmanager
 def remove_columns_on_error(cache: Path, kept: Sequence[str]) -> Iterator[None]:
-    """If the block raises, remove the column files of a cache but for those of the identities ``kept``."""
+    """If the block raises, remove the column files of a cache except those with the identities ``kept``."""
     try:
         yield
     except BaseException:
@@ -76,7 +76,7 @@ def remove_columns_on_error(cache: Path, kept: Sequence[str]) -> Iterator[None]:
 
 
 def count_column_bytes(cache: Path, identities: Iterable[str]) -> int:
-    """Count the bytes of the column files of a cache."""
+    """Return the total size of a cache's column files in bytes."""
     size = 0
     for number, identity in enumerate(identities):
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""A view's cache at a moment: as it is, caught up with what changed, or made anew (``sow-view(5)``).
+"""Bringing a view's cache to a moment: reusing it, refreshing it incrementally, or rebuilding it (``sow-view(5)``).
 
-Whoever reads a view brings its cache up to date first. One process does so at a time, under the store's writer lock;
-readers of the state before are not disturbed. Where no cache can be written, the caller does without.
+Every read of a view refreshes its cache first. One process refreshes at a time, under the store's writer lock; readers
+of the previous state are not affected. If no cache can be written, the caller computes the view without it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,10 @@ LOOKUP_BATCH_KEYS = 1000
 
 
 class RefreshPlan(Struct, frozen=True):
-    """Plan of a reader for a cache: use it, catch up, or compute everything, and why.
+    """A reader's plan for a cache: use it, catch up, or compute everything, and the reason.
 
-    ``changed``: records of the sources that may differ from what it holds, None where that is not known. ``state`` is
-    None where there is no cache of use; ``meta`` is the meta record of its store, ``size`` of its file, which is at
-    ``path``, in bytes.
+    ``changed``: number of records of the sources that may differ from the cached state, None if unknown. ``state``:
+    None without a usable cache; ``meta``: meta record of its store; ``size``: of the file at ``path`` in bytes.
     """
 
     way: str
@@ -84,12 +83,12 @@ class RefreshPlan(Struct, frozen=True):
 
     @property
     def messages(self) -> int:
-        """Messages in the cache."""
+        """Number of messages in the cache."""
         return 0 if self.meta is None else self.meta.records
 
 
 def build_plan(instance: Instance, path: Path, way: str, why: str) -> RefreshPlan:
-    """Build the plan of a refresh from the stored state of a cache, if there is one."""
+    """Return a plan with the given way and reason and the stored state of a cache; without a cache, to compute."""
     try:
         with Store.open(path, write=False, seam=instance.seam) as store, store.open_snapshot() as snapshot:
             state, meta = read_state(snapshot), snapshot.meta
@@ -99,7 +98,7 @@ def build_plan(instance: Instance, path: Path, way: str, why: str) -> RefreshPla
 
 
 class Refresh:
-    """The refreshing of one view as of a moment. ``timer`` tells seconds, for the costs that a cache notes."""
+    """Refreshes the cache of one view to a moment. ``timer`` returns seconds, for the costs recorded in the cache."""
 
     def __init__(
         self,
@@ -114,19 +113,19 @@ class Refresh:
         self._fresh = moment.fresh
         self._timer = timer
         self._definition_digest = definition_digest(moment.instance, query)
-        # Opened before any lock of a cache is taken: a source may be a view with a cache of its own.
+        # Open the sources before locking the cache: a source may be a view with its own cache.
         self._positions = read_positions(moment, query)
         instance = moment.instance
         assert instance.config is not None
         self._entry = entry
         self._store_definition = build_definition(instance.config.name, build_derived_topic(instance.config, entry))
         self.way = "used"
-        """What was done: used, caught up, computed."""
+        """The action of :meth:`run`: used, caught up, computed."""
         self.changed = 0
-        """How many changed records were caught up with."""
+        """Number of changed records applied by the refresh."""
 
     def run(self) -> None:
-        """Bring the cache to the moment. Raises StorageError, LockedError, RefusedError where none can be written."""
+        """Bring the cache to the moment. Raises StorageError, LockedError, RefusedError if it cannot be written."""
         instance = self._moment.instance
         make_directories(self._path.parent, instance.seam)
         store = self._open_cache(write=True)
@@ -134,7 +133,7 @@ class Refresh:
         while store is None:
             lock = WriterLock(StoreFiles.from_path(self._path), instance.seam, instance.holder, instance.notify)
             with lock.hold(instance.lock_wait):
-                # Another process may have made it while this one waited; it is opened for writing without this lock.
+                # Another process may have built it while this one waited. It is opened for writing without this lock.
                 made = self._open_cache(write=False) if not looked else None
                 if made is None:
                     self._build(lock, None, None)
@@ -158,15 +157,15 @@ class Refresh:
                 else:
                     self._replace(store, state, _count(changes))
             except DamageError as problem:
-                # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
+                # The cache does not match its sources, or is damaged: rebuild it, since it is derived.
                 notify_rebuild(self._moment.instance, self._entry, problem)
                 self._build(store.lock, state, None)
             except FileNotFoundError:
-                # Columns may be lost at any time.
+                # Column files may be removed at any time.
                 self._build(store.lock, state, None)
 
     def plan(self) -> RefreshPlan:
-        """Return what :meth:`run` would do, found out without a lock."""
+        """Return what :meth:`run` would do, without taking a lock."""
         if (store := self._open_cache(write=False)) is None:
             return RefreshPlan(
                 "compute", "the cache does not exist" if not self._path.exists() else "the cache is unusable"
@@ -189,7 +188,7 @@ class Refresh:
         return replace(found, changed=count, way="catch up", why=why)
 
     def _explain_build(self, state: CacheState, changed: int) -> str:
-        """Give the reason to rebuild the cache although the changed records are known; empty if there is none."""
+        """Return the reason to rebuild the cache although the changed records are known; empty if there is none."""
         records = self._records
         if not state.columns:
             if groups_columns(self._moment, self._program):
@@ -204,17 +203,17 @@ class Refresh:
         return ""
 
     def is_current(self, state: CacheState | None) -> bool:
-        """Return whether a cache shows the view as of the moment."""
+        """Return whether a cached state is that of the view at the moment."""
         if state is None or state.definition != self._definition_digest:
             return False
         there = [one.state for one in state.positions] == [one.state for one in self._positions]
-        # Lifetimes end without an entry in any log, and clocks are set back.
+        # Records expire without an entry in any log, and clocks may be set back.
         now = self._moment.now
         return there and not (self._has_expiring and (now < state.clock or 0 < state.expires <= now))
 
     @cached_property
     def _program(self) -> Program:
-        """Compiled where there is something to compute: a cache that is used as it is needs none of it."""
+        """The compiled view; compiled on first use, because a current cache does not need it."""
         return Program(self._moment.instance, self._query)
 
     @property
@@ -223,11 +222,11 @@ class Refresh:
 
     @property
     def _has_expiring(self) -> bool:
-        """True where records of a source may expire."""
+        """True if records of a source may expire."""
         return any(source.stored_source is not None and source.stored_source.hides for source in self._sources)
 
     def _open_cache(self, *, write: bool) -> Store | None:
-        """The cache, open; None where there is none that can be used."""
+        """Open the cache; None if it does not exist or is unusable."""
         instance = self._moment.instance
         if not self._path.exists():
             return None
@@ -237,22 +236,22 @@ class Refresh:
                 write=write,
                 seam=instance.seam,
                 lock_wait=instance.lock_wait,
-                # Caches are derived: what a crash loses is computed again, so commits are not synced.
+                # Caches are derived: data lost by a crash is computed again, so commits are not synced.
                 durable=False,
                 command=instance.holder,
             )
             if store.definition == self._store_definition:
                 return store
-            # A name or a key was changed.
+            # The view's name or keys have changed.
             store.close()
             return None
         except (DamageError, VersionError, MissingError):
             return None
 
-    # what changed ------------------------------------------------------------------------------------------------
+    # changes of the sources --------------------------------------------------------------------------------------
 
     def _changes(self, state: CacheState | None) -> list[set[bytes]] | None:
-        """The keys of each source whose records may differ from what the cache holds; None where that is not known."""
+        """Return the keys of each source whose records may differ from the cached state; None if unknown."""
         if state is None or state.definition != self._definition_digest:
             return None
         found = []
@@ -269,9 +268,9 @@ class Refresh:
         stored = source.stored_source
         until = self._moment.until
         if new.last_txid < old.last_txid and until is not None and until < (read_last_txid(self._moment.instance) or 0):
-            # Another process was here later: what it saw is not taken back.
+            # Another process refreshed the cache to a later state, which must not be reverted.
             raise Moved
-        # A log that ends before what the cache has seen lost its end, or is another one.
+        # A log that ends before the position of the cache was truncated, or is another log.
         if stored is None or not old.store or new.last_txid < old.last_txid or old.lineage != new.lineage:
             return set() if old == new else None
         changed = stored.snapshot.find_changed_keys(int(old.store, 16))
@@ -283,19 +282,19 @@ class Refresh:
                 keys.update(part)
         now = self._moment.now
         if stored.hides and (now < state.clock or 0 < state.expires <= now):
-            # Over since, or, where the clock was set back, over then and not now.
+            # Records that have expired since or, if the clock was set back, were expired then but are not now.
             keys.update(stored.snapshot.iter_expired_keys(max(now, state.clock)))
         return keys
 
     @property
     def _records(self) -> int:
-        """Number of records of the sources, about."""
+        """Approximate number of records of the sources."""
         return sum(source.stored_source.meta.records for source in self._sources if source.stored_source is not None)
 
-    # what is done ------------------------------------------------------------------------------------------------
+    # actions -----------------------------------------------------------------------------------------------------
 
     def _catch_up(self, store: Store, state: CacheState, changes: list[set[bytes]]) -> None:
-        """Refresh the affected groups, from the columns."""
+        """Compute the affected groups from the columns, and write them; rebuild the cache if that is cheaper."""
         from sowctl.engine.views.column_file import ColumnWriter, OutputFile
         from sowctl.engine.views.column_refresh import ColumnRefresh, refresh_columns
         from sowctl.engine.views.stored_columns import ViewColumns
@@ -314,7 +313,7 @@ class Refresh:
         identities = list(state.columns)
         with ExitStack() as stack:
             for number, source in enumerate(found.columns):
-                # Of an unchanged source, the table has no changes to go with a new file.
+                # For an unchanged source, the table of changes is not updated, so its file must stay.
                 if source is columns[number] or not source.exceeds_changes:
                     continue
                 identities[number] = self._identify_columns()
@@ -340,11 +339,11 @@ class Refresh:
 
         store.open_tables((STATE_TABLE, CHANGES_TABLE))
         store.write(change, pending=sum(map(len, found.messages.values())) + sum(len(data or b"") for _, data in pairs))
-        # Also what refreshes left that were killed before their transaction.
+        # This also removes files of refreshes that were killed before their transaction.
         remove_columns(self._path, identities)
 
     def _replace(self, store: Store, state: CacheState, changed: int) -> None:
-        """Compute all messages of a small view, and write those that changed."""
+        """Compute all messages of a view without columns, and write those that changed."""
         begin = self._timer()
         self.way, self.changed = "caught up", changed
         messages: dict[bytes, bytes] = {}
@@ -359,14 +358,14 @@ class Refresh:
         store.write(change, pending=sum(map(len, messages.values())))
 
     def _refreshed_state(self, state: CacheState, columns: tuple[str, ...], groups: int, begin: float) -> CacheState:
-        """The state after a refresh; one without changes leaves the costs of the last one."""
+        """Return the state after a refresh. A refresh without changes keeps the costs of the previous one."""
         fresh = self._state(columns=columns, full=state.full, made=state.made)
         if not self.changed:
             return replace(fresh, change=state.change, changed=state.changed, groups=state.groups)
         return replace(fresh, change=self._timer() - begin, changed=self.changed, groups=groups)
 
     def _open_columns(self, snapshot: Snapshot, state: CacheState) -> list[SourceColumns]:
-        """The columns of all sources. Raises FileNotFoundError, DamageError."""
+        """Open the columns of all sources. Raises FileNotFoundError, DamageError."""
         from sowctl.engine.views.column_file import ColumnFile
         from sowctl.engine.views.stored_columns import Changes, SourceColumns
 
@@ -379,13 +378,13 @@ class Refresh:
         return found
 
     def _identify_columns(self) -> str:
-        """A name for column files that are written now."""
+        """Return the identity of column files written for this moment."""
         return xxh3_64_hexdigest(repr((self._definition_digest, self._positions, self._moment.now)).encode())
 
     def _build(self, lock: WriterLock, state: CacheState | None, columns: ViewColumns | None) -> None:
-        """Rebuild the cache: from ``columns`` that are up to date, or from the records of the sources.
+        """Rebuild the cache: from up-to-date ``columns``, or from the records of the sources.
 
-        ``state``: that of the cache before, which stays if this fails.
+        ``state``: state of the existing cache, which remains if the build fails.
         """
         begin = self._timer()
         instance, moment, program = self._moment.instance, self._moment, self._program
@@ -393,7 +392,7 @@ class Refresh:
         mode, directory = find_cache_mode(instance, self._entry), self._path.parent
         identities: tuple[str, ...] = ()
         with (
-            # A build that fails, for example on a full disk, leaves only the columns of the cache that stays.
+            # If the build fails, for example on a full disk, only the columns of the existing cache remain.
             remove_columns_on_error(self._path, () if state is None else state.columns),
             build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder,
             pause_collection(),
@@ -419,7 +418,7 @@ class Refresh:
             builder.open_tables((STATE_TABLE, CHANGES_TABLE))
             made = self._state(columns=identities, full=self._timer() - begin, made=moment.now)
             builder.run_transaction(lambda txn: write_state(txn, made))
-            # Who may not read a source may not read what is made of it.
+            # Users without read permission for a source must not read the view through its cache.
             builder.path.chmod(mode)
             builder.install(lock=lock, wait=instance.lock_wait)
         remove_columns(self._path, identities)
@@ -439,7 +438,7 @@ class Refresh:
         )
 
     def _next_expiry(self) -> int:
-        """When the next record of a source expires, 0 for never."""
+        """Return when the next record of a source expires, 0 for never."""
         now, found = self._moment.now, []
         for source in self._sources:
             stored = source.stored_source
@@ -453,7 +452,7 @@ class Refresh:
 
 
 def replace_messages(txn: WriteTxn, messages: Mapping[bytes, bytes], affected: Sequence[bytes] | None) -> None:
-    """Put messages in the place of those of the ``affected`` keys (ascending), or of all; what is equal stays."""
+    """Replace the messages of the ``affected`` keys (ascending), or all, by ``messages``. Equal ones stay unchanged."""
     if affected is None:
         olds = {key: value for keys, values in txn.scan_records() for key, value in zip(keys, values, strict=True)}
     else:

@@ -1,7 +1,7 @@
 """Column files of view caches: the fields of records that a view reads, as columns (``sow-view(5)``).
 
-A file is a header, sections of bytes, and an index of the sections at the end, so that it is written part by part in
-bounded memory. Each section has a checksum and is verified when it is first read. Loads numpy.
+A file consists of a header, sections of bytes, and an index of the sections at the end, so that it can be written part
+by part in bounded memory. Each section has a checksum and is verified on first read. Loads numpy.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from sowctl.values.textspans import LazyNumbers, TextSpans
 MAGIC = b"SOWCOLS\0"
 FORMAT_VERSION = 2
 _HEADER_LAYOUT = struct.Struct("<8sHHI")
-"""Magic, version, 1 (to notice another byte order), CRC-32 of what stands before."""
+"""Magic, version, 1 (to detect another byte order), CRC-32 of the preceding bytes."""
 _TRAILER_LAYOUT = struct.Struct("<QI4s")
-"""Bytes of the index, its CRC-32, end mark."""
+"""Size of the index, its CRC-32, end mark."""
 _END_MARK = b"COLE"
 _ARRAY_MARK = b"\xdd"
-"""Begins an array in msgpack whose number of items, 4 bytes, follows."""
+"""First byte of a msgpack array with a 4-byte item count."""
 _ALIGNMENT_BYTES = 8
 _ACTION = "write the columns of a view"
 _INTEGER_TYPES = {Kind.I64: np.int64, Kind.U64: np.uint64}
-"""The types of the kinds of which a file has the numbers in smaller ones."""
+"""In-memory types of the kinds that a file stores in smaller types."""
 NULL_HASH = 0
-"""Stands for NULL among the hashes of texts; no text has it."""
+"""The hash of NULL among the hashes of texts; no text has this hash."""
 
 
 class Section(Struct, array_like=True, frozen=True):
-    """Bytes of a file: where they begin, how many, their CRC-32, and the type that numpy gives their items.
+    """Bytes of a file: offset, size, CRC-32, and numpy type of their items.
 
-    Integers have the smallest type that holds all of the section.
+    Integers have the smallest type that holds all values of the section.
     """
 
     offset: int
@@ -62,10 +62,10 @@ class Section(Struct, array_like=True, frozen=True):
 class StoredColumn(Struct, array_like=True, frozen=True):
     """A column by the numbers of its sections, -1 for none.
 
-    ``kind`` is a name of :class:`Kind`, or ``VALUES`` for slot values one by one (``bounds`` and ``text``: msgpack).
-    ``bounds`` and ``text``: the words of a dictionary, or the original texts of numbers, empty for those without one;
-    of n texts, n + 1 bounds. ``hashes``: of the words, and of NULL behind them. ``typed``: whether the message type
-    says that the numbers with texts are numbers.
+    ``kind``: a name of :class:`Kind`, or ``VALUES`` for single slot values (``bounds`` and ``text``: msgpack).
+    ``bounds`` and ``text``: the words of a dictionary, or the original texts of numbers, empty for numbers without one;
+    n texts have n + 1 bounds. ``hashes``: of the words, followed by that of NULL. ``typed``: whether the message type
+    declares that the numbers with texts are numbers.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class StoredColumn(Struct, array_like=True, frozen=True):
 
 
 class StoredPart(Struct, array_like=True, frozen=True):
-    """Records in key order: their number, the first key, the sections of keys, txids and times, and columns."""
+    """Records in key order: count, first key, sections of keys, txids and times, and columns."""
 
     rows: int
     first: int
@@ -91,10 +91,10 @@ class StoredPart(Struct, array_like=True, frozen=True):
 
 
 class StoredRows(Struct, array_like=True, frozen=True):
-    """Rows of a view: how many, the record of the first source that each begins with, and its group.
+    """Rows of a view: their number, the record of the first source with which each begins, and its group.
 
-    ``roots``: numbers of the records in the file; -1 where they follow each other from ``first``. ``codes``: places in
-    ``groups``, which holds SOW keys of groups.
+    ``roots``: numbers of the records in the file; -1 if they are consecutive from ``first``. ``codes``: places in
+    ``groups``, which contains SOW keys of groups.
     """
 
     rows: int
@@ -105,9 +105,10 @@ class StoredRows(Struct, array_like=True, frozen=True):
 
 
 class ColumnIndex(Struct, frozen=True):
-    """The index of a file. ``hidden``: the section of the records of the base file that these replace; -1 for none.
+    """The index of a file.
 
-    ``name``: the source and the ID for which the file was written; empty for changes, which are in the cache.
+    ``hidden``: section of the numbers of records in the base file that these replace or remove, -1 for none. ``name``:
+    the source and the identity for which the file was written; empty for changes, which are stored in the cache.
     """
 
     sections: list[Section] = []
@@ -118,7 +119,7 @@ class ColumnIndex(Struct, frozen=True):
 
 
 class ColumnWriter:
-    """Writes a column file by ``write``, section by section; :meth:`finish` writes the index, with ``name``."""
+    """Writes a column file through ``write``, section by section; :meth:`finish` writes the index, with ``name``."""
 
     def __init__(self, write: Callable[[bytes | memoryview], Any], name: str = "") -> None:
         self._write = write
@@ -142,7 +143,7 @@ class ColumnWriter:
         return len(self._index.sections) - 1
 
     def add_part(self, part: ColumnBatch, hashes: Sequence[Array] | None = None) -> None:
-        """Add records, which come after all before them in key order; ``hashes`` of the words of each text."""
+        """Add records; their keys must follow all previous ones. ``hashes``: of the words of each text."""
         if not len(part.keys):
             return
         if hashes is None:
@@ -155,7 +156,7 @@ class ColumnWriter:
         self.records += len(part.keys)
 
     def copy_part(self, other: ColumnFile, part: StoredPart) -> None:
-        """Add a part of another file as it is."""
+        """Copy a part of another file unchanged."""
 
         def copied(number: int) -> int:
             return number if number < 0 else self._add_section(other.read_array(number))
@@ -176,7 +177,7 @@ class ColumnWriter:
         if not size:
             return
         first = int(roots[0])
-        # Nearly always each record makes one row.
+        # Nearly always each record begins exactly one row.
         follows = int(roots[-1]) - first == size - 1 and bool((np.diff(roots) == 1).all())
         wide = np.uint16 if len(groups) < 1 << 16 else np.uint32
         number = -1 if follows else self._add_section(roots.astype(np.int64))
@@ -197,7 +198,7 @@ class ColumnWriter:
         column = pack_numbers(column)
         source, hashes = column.source, -1 if known is None else self._add_section(known)
         if source is not None and not isinstance(source, LazyNumbers):
-            # Without the mark of an array of one: those of several, end to end, are the items of an array.
+            # Strip the mark of an array of one: concatenated, these values are the items of an array.
             packed = [encode_values((value,))[1:] for value in source]
             bounds, text = self._add_texts(packed)
             return StoredColumn("VALUES", bounds=bounds, text=text)
@@ -224,17 +225,17 @@ class ColumnWriter:
 
 
 def _narrow_integers(array: Array) -> Array:
-    """The numbers in the smallest type of Integers that holds all of them; others as they are."""
+    """Convert integers to the smallest integer type that holds all of them; return other arrays unchanged."""
     if array.dtype.kind not in "iu" or not array.size:
         return array
     kind = np.result_type(np.min_scalar_type(int(array.min())), np.min_scalar_type(int(array.max())))
-    # Some Integers on both sides of 0 are all held by a Double alone, which is none of theirs.
+    # For some negative and large positive integers the common type is a Double, which is not an integer type.
     return array.astype(kind) if kind.kind in "iu" and kind.itemsize < array.dtype.itemsize else array
 
 
 def detach_column(column: Column) -> Column:
-    """The same column without the block of messages that its texts lie in, and without texts that its numbers
-    have anyway."""
+    """Return the column without references to the block of messages that contains its texts, and without texts equal to
+    the canonical texts of its numbers."""
     column = pack_numbers(column)
     source, dictionary = column.source, column.dictionary
     if isinstance(source, LazyNumbers):
@@ -252,7 +253,7 @@ def detach_column(column: Column) -> Column:
 
 
 def hash_words(words: Sequence[bytes]) -> Array:
-    """A hash of each word, and that of NULL behind them. Equal words have equal hashes."""
+    """Return the hash of each word, followed by that of NULL. Equal words have equal hashes."""
     found = np.empty(len(words) + 1, np.uint64)
     found[:-1] = np.fromiter(map(xxh3_64_intdigest, words), np.uint64, len(words))
     found[found == NULL_HASH] = 1
@@ -261,9 +262,9 @@ def hash_words(words: Sequence[bytes]) -> Array:
 
 
 def _open_regular_file(path: Path) -> int:
-    """Open a file for reading. Raises OSError: FileNotFoundError if another kind of file is in its place."""
+    """Open a file for reading. Raises OSError: FileNotFoundError if it is not a regular file."""
     try:
-        # O_NONBLOCK: opening a pipe of this name must not wait.
+        # O_NONBLOCK: opening a pipe with this name must not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as problem:
         # A socket cannot be opened.
@@ -277,7 +278,7 @@ def _open_regular_file(path: Path) -> int:
 
 
 class ColumnFile:
-    """A column file in memory or mapped. Raises DamageError where it is not what was written."""
+    """A column file in memory or mapped. Raises DamageError if its content is not as written."""
 
     def __init__(self, data: Any, place: Path) -> None:
         self._place = place
@@ -299,17 +300,17 @@ class ColumnFile:
     def open(cls, path: Path, name: str) -> ColumnFile:
         """Map the file at ``path``, which was written with ``name``.
 
-        Raises OSError, DamageError; FileNotFoundError also if another kind of file is in its place.
+        Raises OSError, DamageError; FileNotFoundError also if it is not a regular file.
         """
         descriptor = _open_regular_file(path)
         try:
             if os.fstat(descriptor).st_size < _HEADER_LAYOUT.size:
                 raise inconsistent_store_error("a file of columns is cut", path)
-            # The file is never cut, only replaced: no page goes away under the map.
+            # The file is never truncated, only replaced, so mapped pages stay valid.
             file = cls(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), path)
         finally:
             os.close(descriptor)
-        # A copy of another file is sound in itself, but holds other records, or an earlier state.
+        # A copy of another file passes its checksums, but contains other records or an earlier state.
         if file.index.name != name:
             raise file._damage("the file was written under another name")
         return file
@@ -331,7 +332,7 @@ class ColumnFile:
         return msgspec.json.decode(raw, type=ColumnIndex)
 
     def read_array(self, number: int) -> Array:
-        """The items of a section; it is verified the first time."""
+        """Return the items of a section, verified on first read."""
         found = self._arrays.get(number)
         if found is None:
             section = self.index.sections[number]
@@ -342,11 +343,11 @@ class ColumnFile:
         return found
 
     def read_keys(self, number: int) -> Array:
-        """The keys of a part, ascending."""
+        """Return the keys of a part, ascending."""
         return self.read_array(self.index.parts[number].keys)
 
     def read_part(self, number: int, places: Array | None = None) -> ColumnBatch:
-        """The records of a part, or those at some places in it, in their order."""
+        """Return the records of a part, or those at ``places`` in it, in their order."""
         part = self.index.parts[number]
         keys, txids, times = map(self.read_array, (part.keys, part.txids, part.times))
         columns, texts = (
@@ -358,7 +359,7 @@ class ColumnFile:
         return ColumnBatch(columns, len(keys), txids=txids, times=times, keys=keys, texts=texts)
 
     def read_codes(self, number: int, side: int) -> tuple[Array, Array]:
-        """Of the texts of a join key in a part: the code of each record, and the hash of each code."""
+        """Return, for the texts of a join key in a part, the code of each record and the hash of each code."""
         part = self.index.parts[number]
         one = part.texts[side]
         if one.kind == Kind.NULL.name:
@@ -390,18 +391,18 @@ class ColumnFile:
 
     def _read_spans(self, one: StoredColumn) -> TextSpans:
         bounds, text = self.read_array(one.bounds), self.read_array(one.text)
-        # A copy, since texts are made of bytes in half the time that a view of bytes takes.
+        # A copy, because slicing bytes into texts takes half the time of slicing a view.
         bounds = bounds.astype(np.int64)
         return TextSpans(text.tobytes(), bounds[:-1], bounds[1:])
 
     def read_rows(self, rows: StoredRows) -> tuple[Array | None, Array, Array]:
-        """Roots (None: they follow each other), codes and groups of some rows."""
+        """Return roots (None: consecutive), codes and groups of some rows."""
         roots = None if rows.roots < 0 else self.read_array(rows.roots)
         return roots, self.read_array(rows.codes), self.read_array(rows.groups)
 
 
 def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
-    """A column of texts, or some of its places; only words that occur are made."""
+    """Return a column of texts, or those at ``places``; only words that occur there are created."""
     if places is None:
         return Column(Kind.STRING, len(data), data, dictionary=words)
     data = data[places]
@@ -409,7 +410,7 @@ def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
     used = np.zeros(known + 1, np.bool_)
     used[data] = True
     numbers = np.flatnonzero(used[:known])
-    # Fewer words cost less wherever columns are put together, which takes a step of Python for each.
+    # Fewer words make concatenation cheaper, which has a cost in Python for each word.
     if 2 * len(numbers) > known:
         return Column(Kind.STRING, len(data), data, dictionary=words)
     table = np.full(known + 1, len(numbers), choose_code_type(len(numbers)))
@@ -418,9 +419,9 @@ def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
 
 
 class OutputFile:
-    """A file under construction beside the place that it is to have. Use it in a ``with`` statement.
+    """A temporary file in the directory of its final path. Use it in a ``with`` statement.
 
-    Raises StorageError, as all of its methods.
+    The constructor and all methods raise StorageError.
     """
 
     def __init__(self, path: Path, mode: int, seam: Seam) -> None:
@@ -433,12 +434,13 @@ class OutputFile:
             os.fchmod(self._stream.fileno(), mode)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write some bytes."""
+        """Append bytes to the file."""
         with translate_errors(self._path, _ACTION):
             self._seam.call("file.write", self._stream.write, data)
 
     def install(self) -> None:
-        """Give the file its name. It is not synced: checksums detect a loss by a crash, and the cache is rebuilt."""
+        """Rename the file to its final path, without a sync: checksums detect a loss by a crash, and the cache is
+        rebuilt."""
         with translate_errors(self._path, _ACTION):
             self._stream.close()
             self._seam.call("file.rename", os.rename, self._temporary, self._path)
@@ -447,7 +449,7 @@ class OutputFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What is still to be written is of no use where an error came before.
+        # After an error, buffered data is useless, so an error of writing it is ignored.
         with suppress(OSError):
             self._stream.close()
         self._temporary.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""A view brought up to date by its columns: which groups changed records concern, and the messages of these.
+"""Incremental refresh of a view from its columns: the groups affected by changed records, and their messages.
 
-A change of a record concerns the rows that it is part of. Each row begins with one record of the first source, so these
-records are found first; the groups of their rows, before and after, are the affected ones, and are computed from the
-columns of all of their rows as the whole view is (:mod:`sowctl.engine.views.column_groups`). Called by
-:mod:`sowctl.engine.views.cache_refresh`. Loads numpy.
+A changed record affects the rows that contain it. Each row begins with one record of the first source, so these records
+are found first. The groups of their rows, before and after the change, are the affected groups. They are computed from
+the columns of all their rows, in the same way as the complete view (:mod:`sowctl.engine.views.column_groups`). Called
+by :mod:`sowctl.engine.views.cache_refresh`. Loads numpy.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 _LOOKUP_BATCH_KEYS = 4096
-"""Keys that are looked up together, by one walk of the tree. A bound of memory: their records are held."""
+"""Number of keys looked up in one walk of the tree. A memory bound: their records are held."""
 
 
 class ColumnRefresh(NamedTuple):
     """The result of a refresh: columns of the sources, messages of the affected groups by SOW key.
 
-    ``affected``: SOW keys of the affected groups, of which those without a message are gone; None for all groups.
+    ``affected``: SOW keys of the affected groups, None for all groups. Groups without a message no longer exist.
     """
 
     columns: list[SourceColumns]
@@ -61,10 +61,11 @@ def refresh_columns(
     memory: int | None,
     groups: int,
 ) -> ColumnRefresh | list[SourceColumns]:
-    """Bring the columns of a view's sources up to date with ``changes``, and compute the groups that these affect.
+    """Apply ``changes`` to the columns of a view's sources, and compute the affected groups.
 
-    ``groups``: how many there are, about. The columns alone are returned where all groups are to be computed, and they
-    or the rows that changed are too many to be held. Raises what reading the sources and evaluating the view raises.
+    ``groups``: approximate number of groups of the view. Return only the columns if all groups must be computed and
+    their messages, or the changed rows, are too many for memory. Raises the errors of reading the sources and of
+    evaluating the view.
     """
     keys = [np.sort(np.frombuffer(b"".join(some), ">u8").astype(np.uint64)) for some in changes]
     fresh = [
@@ -77,7 +78,8 @@ def refresh_columns(
     stale = view.find_stale_roots(columns, keys)
     if stale is None or len(stale) * VIEW_LIMITS.max_stale_divisor > fresh[0].records:
         return fresh
-    # Their groups are kept with the changes: also of those that are as they were, but whose partners are not.
+    # The groups of stale rows are stored with the changes, so unchanged records with changed partners must be moved
+    # there, too.
     others = np.setdiff1d(stale, keys[0], assume_unique=True)
     if len(others):
         parts = list(fresh[0].iterate_parts(fresh[0].find_keys(others)))
@@ -100,12 +102,12 @@ def refresh_columns(
     if every:
         return ColumnRefresh(fresh, messages, None)
     wanted = [key.to_bytes(8, "big") for key in affected.tolist()]
-    # A record with rows in several groups brings rows of others along, and not all of theirs.
+    # A record with rows in several groups also adds rows to unaffected groups, whose messages are incomplete.
     return ColumnRefresh(fresh, {key: messages[key] for key in wanted if key in messages}, wanted)
 
 
 def _read_records(program: Program, number: int, source: Source, keys: set[bytes]) -> ColumnBatch | None:
-    """The records of ``keys`` as the view reads them now, in key order; None where there are none."""
+    """Return the current records of ``keys`` as read by the view, in key order; None if there are none."""
     wanted = sorted(keys)
 
     def found() -> Iterator[LineBatch]:
@@ -127,7 +129,7 @@ def _read_records(program: Program, number: int, source: Source, keys: set[bytes
 
 
 def _find_row_groups(program: Program, view: ViewColumns, selected: Selection) -> tuple[Array, Array]:
-    """The rows that begin with some records of the changes, by their numbers there, and the group of each."""
+    """Return the rows that begin with selected records of the changes, by record number, and the group of each row."""
     roots, groups = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
     assert selected.changed is not None
     if len(selected.changed):

@@ -1,4 +1,4 @@
-"""A view computed from all records of its sources, as of a moment."""
+"""Computing a view from all records of its sources, as of a moment."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def compute_messages(
     moment: ViewInstant, program: Program, directory: Path, recorder: ColumnRecorder | None = None
 ) -> Iterator[Pairs]:
-    """Keys and stored values of the view's messages, in key order. Raises what reading the sources raises.
+    """Yield keys and stored values of the view's messages, in key order. Raises the errors of reading the sources.
 
-    Groups take about ``instant.memory`` bytes; what is more goes to files without names in ``directory``.
-    ``recorder`` writes the columns on the way, where the view is computed by columns (:func:`groups_columns`).
+    Groups use about ``moment.memory`` bytes; the rest spills to unnamed files in ``directory``. ``recorder`` writes the
+    columns during the computation, if the view is computed by columns (:func:`groups_columns`).
     """
     records = _count_records(moment, program, 0)
     if not groups_columns(moment, program):
@@ -54,8 +54,8 @@ def compute_column_messages(
     recorder: ColumnRecorder | None = None,
     waiting: int = 0,
 ) -> Iterator[Pairs]:
-    """As :func:`compute_messages`, from columns; ``records``: of the first source, about; ``waiting``: rows that wait
-    for others at least."""
+    """Like :func:`compute_messages`, from columns. ``records``: approximate number in the first source; ``waiting``:
+    minimum number of rows that wait for others."""
     from sowctl.engine.views.column_groups import ColumnGroups
 
     def group() -> Iterator[GroupedMessages]:
@@ -71,7 +71,7 @@ def compute_column_messages(
 def _group_messages(
     program: Program, records: int, directory: Path, memory: int | None, found: Iterable[GroupedMessages]
 ) -> Iterator[Pairs]:
-    """The messages of the groups of ``found``."""
+    """Yield the messages of the groups of ``found``."""
     writer = GroupWriter(program.projection, program.environment, program.query.key_domain, program.kind)
     with ExternalGrouping(writer, limit=memory, records=records, directory=directory) as grouping:
         grouping.add_all(found)
@@ -79,7 +79,7 @@ def _group_messages(
 
 
 def groups_columns(moment: ViewInstant, program: Program) -> bool:
-    """Return whether a view is computed by columns: not if it reads headers, or if loading numpy takes longer."""
+    """Return whether a view is computed by columns: not if it reads headers, or has too few records to load numpy."""
     if program.projection.uses_header:
         return False
     records = sum(_count_records(moment, program, number) for number in range(len(program.query.sources)))
@@ -87,7 +87,7 @@ def groups_columns(moment: ViewInstant, program: Program) -> bool:
 
 
 def _read_lines(moment: ViewInstant, program: Program, number: int) -> Iterator[LineBatch]:
-    """The records of a source, as lines of text where its store shows them so and no filter is asked of them."""
+    """Return the records of a source, as lines of text if its store holds them so and no filter applies to them."""
     source = moment.find_source(program.query.sources[number])
     stored = None if filters_records(program) else source.stored_source
     parts = None if stored is None else stored.read_lines(VIEW_LIMITS.read_batch_records)
@@ -95,7 +95,7 @@ def _read_lines(moment: ViewInstant, program: Program, number: int) -> Iterator[
 
 
 def _group_rows(moment: ViewInstant, program: Program) -> Iterator[GroupedMessages]:
-    """All rows with the group of each; those of one group come in their order."""
+    """Yield all rows with their groups; the rows of a group keep their order."""
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
         return read_records(

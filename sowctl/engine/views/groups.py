@@ -1,7 +1,7 @@
-"""Groups of a view: from rows to the messages that the view shows, one for each group.
+"""Groups of a view: grouping of rows, and the messages of groups.
 
-A message is made by the same projection as that of an aggregated query. Its SOW key is that of the grouping texts under
-the view's key domain, its txid and time are those of the latest row (``behaviour`` 5.1, 11.50).
+A message is built by the same projection as in an aggregated query. Its SOW key is computed from the grouping texts in
+the view's key domain; its txid and time are those of the latest row (``behaviour`` 5.1, 11.50).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def group_rows(program: Program, rows: Sequence[JoinedRow], stamps: Sequence[tuple[Any, ...]]) -> GroupedRows:
-    """Rows with these stamps and the group of each; an error of evaluation names the first record of the row. Raises
+    """Return rows with ``stamps`` and the group of each. Evaluation errors name the first record of the row. Raises
     LimitError ``SOW-EXP-030``."""
     values, asked = [row.values for row in rows], build_headers(program, rows)
 
@@ -34,11 +34,11 @@ def group_rows(program: Program, rows: Sequence[JoinedRow], stamps: Sequence[tup
 
 
 def build_headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:
-    """The headers of rows, where the projection asks for any."""
+    """Return the headers of rows, None if the projection reads no headers."""
     return [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
 
 
 def encode_message(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:
-    """The stored value of a message with these fields; ``stamp`` begins with txid and time."""
+    """Encode the stored value of a message with these fields; ``stamp`` begins with txid and time."""
     payload = program.kind.build_message(list(zip(program.projection.destinations, fields, strict=True)))
     return encode_record(digest_key(digest), digest_check(digest), stamp[0], stamp[1], 0, 0, payload)
