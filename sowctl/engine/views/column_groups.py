@@ -1,9 +1,9 @@
-"""Groups of a view from many records at once: fields and texts of join keys as columns, joins and groups by numpy.
+"""Groups of a view by columns: fields and texts of join keys as columns, joins and groups by numpy.
 
-Records are read as those of queries are (:mod:`sowctl.engine.search.blocks`): messages of few templates without a value
-of Python for each field. A step of a join looks up every distinct combination of texts once; each record of the
-attached source has a number, and a joined row is the numbers of its records. The result is that of rows one by one
-(:mod:`sowctl.engine.views.computation`), which also does what is not done here: projections that ask for metadata.
+Records are read like those of queries (:mod:`sowctl.engine.search.blocks`): if messages match few templates, without a
+Python object per field. A join step looks up each distinct combination of texts once. Records of attached sources are
+numbered, and a joined row consists of the numbers of its records. The result equals that of row-by-row computation
+(:mod:`sowctl.engine.views.computation`), which also supports projections that read metadata.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from sowctl.store.read import LineBatch
 
 PartReader: TypeAlias = "Callable[[int], Iterable[ColumnBatch]]"
-"""All records of a source by its number, in parts of columns."""
+"""Returns all records of a source, given its number, as parts of columns."""
 RecordNumbers: TypeAlias = "dict[int, Array]"
-"""For each source of a join that was attached, the number of the record that each row has of it."""
+"""For each attached source of a join, the number of its record in each row."""
 _EARLIEST_TIME = np.iinfo(np.int64).min
 
 
@@ -51,10 +51,10 @@ def can_group_columns(program: Program) -> bool:
 def iterate_parts(
     program: Program, number: int, found: Iterable[LineBatch], *, ordered: bool = False
 ) -> Iterator[ColumnBatch]:
-    """The records of the source ``number`` that its filter leaves, many at a time, in parts of columns.
+    """Yield the records of source ``number`` that match its filter, as parts of columns.
 
-    In a join, or if ``ordered``, they are in the order in which they come. Raises InputError ``SOW-QRY-004`` for an
-    unreadable one.
+    In a join, or if ``ordered``, records keep the order of ``found``. Raises InputError ``SOW-QRY-004`` for an
+    unreadable record.
     """
     topic, message_type = program.query.sources[number]
     paths = [side.path for side in program.sides[number]]
@@ -62,7 +62,7 @@ def iterate_parts(
     read = BlockColumnReader(
         kind, program.slots[number], lambda refused, key: build_unreadable_error(refused, key, topic), paths
     )
-    # Rows of a join may share the stamp of a record that is attached to them, and then their order counts.
+    # Rows of a join may share the stamp of an attached record; then their order matters.
     joined = len(program.query.sources) > 1
     for block in iterate_blocks(_filter_batches(program, number, found)):
         if joined or ordered:
@@ -81,7 +81,7 @@ def _filter_batches(program: Program, number: int, found: Iterable[LineBatch]) -
 
 
 class _TooManyRows(Exception):
-    """Records of the first source make too many rows at once."""
+    """Raised if records of the first source produce too many rows in one batch."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -89,41 +89,41 @@ class _TooManyRows(Exception):
 
 
 class AttachedRecords:
-    """The records of a source that a step attaches, in memory, and which of them meet which texts.
+    """The records of the source that a step attaches, in memory, indexed by the texts of the step.
 
-    They are numbered in key order. Behind the last one stands a row of NULLs, which is the partner of rows that have
-    none (``behaviour`` 11.47).
+    They are numbered in key order. The last one is followed by a row of NULLs, the partner of rows without a matching
+    record (``behaviour`` 11.47).
     """
 
     def __init__(self, program: Program, step: int, found: Sequence[ColumnBatch]) -> None:
         place, _, sides = program.step_places[step]
-        # A list of values of no record is an empty list.
+        # Without a record, a list of values is empty.
         blank = [build_column([ValueList(()) if slot.listed else None]) for slot in program.slots[place]]
         missing = [Column(Kind.NULL, 1)] * len(program.sides[place])
-        # A partner that is none is older than any record, of which the times may be before 1970.
+        # The row of NULLs must be older than any record, and times may be before 1970.
         last = ColumnBatch(blank, 1, txids=np.zeros(1, np.uint64), times=np.array([_EARLIEST_TIME]), texts=missing)
         self.records = ColumnBatch.concatenate([*found, last])
         none = self.records.size - 1
         keys = [self.records.texts[side].take(slice(none)) for side in sides]
         codes, tuples = number_distinct(keys, none)
-        # Stable, so that the partners of a row stand in key order.
+        # Stable, so that the partners of a row are in key order.
         self._order = np.append(np.argsort(codes, kind="stable"), none)
-        # Of each combination of texts, where its records begin in this order, and how many they are; behind all, of the
+        # For each combination of texts, the start of its records in this order and their number. The last item is for
         # rows without a partner.
         self._counts = np.append(np.bincount(codes, minlength=len(tuples)), 1)
         self._starts = np.cumsum(self._counts) - self._counts
         self._met = {
             texts: number
             for number, (texts, count) in enumerate(zip(tuples, self._counts.tolist(), strict=False))
-            # NULL meets nothing, unless NULLs match; and a combination that no record has is none.
+            # NULL matches nothing unless NULLs match; combinations without records are omitted.
             if count and (program.query.nulls_match or None not in texts)
         }
 
     def find_partners(self, sought: Sequence[Column], size: int, most: int | None) -> tuple[Array | None, Array]:
-        """The records that rows meet by their texts: which row each one is for (None: one for every row, in their
-        order), and its number. The rows stay in their order, and each stands once at least.
+        """Return the rows after the join step and the number of the partner of each: which of the ``size`` rows it
+        extends (None: one partner for each row, in order). Rows keep their order, and each occurs at least once.
 
-        Raises _Crowded where these are more than ``most``.
+        Raises _TooManyRows if the result has more than ``most`` rows.
         """
         codes, tuples = number_distinct(sought, size)
         found = np.array(list(map(self._met.get, tuples, repeat(len(self._counts) - 1))))[codes]
@@ -133,15 +133,15 @@ class AttachedRecords:
         if most is not None and (rows_met := int(counts.sum())) > most:
             raise _TooManyRows(rows_met)
         rows = np.repeat(np.arange(size), counts)
-        # How far into the partners of its row each one is.
+        # The position of each result row among the partners of its row.
         passed = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         return rows, self._order[starts[rows] + passed]
 
 
 def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Texts]]:
-    """A number for the combination of texts in each of so many rows, and the combinations by their numbers."""
+    """Number the distinct combinations of texts in ``size`` rows: return the number per row, and the combinations."""
     if len(texts) == 1 and texts[0].kind is Kind.STRING:
-        # The codes of the words are such numbers, and the one behind them is that of NULL.
+        # The codes of the words can be used as numbers; the code after them means NULL.
         return texts[0].data, [(word,) for word in (*texts[0].words, None)]
     codes, count = number_groups(texts, size)
     some = np.zeros(count, np.int64)
@@ -151,8 +151,8 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
 
 
 class ColumnGroups:
-    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number; ``waiting``
-    and ``part`` as of :class:`Grouper`."""
+    """Computes the groups of a view and adds them to ``groups``. ``read`` returns all records of a source by its
+    number; ``waiting`` and ``part``: see :class:`Grouper`."""
 
     def __init__(
         self,
@@ -173,12 +173,13 @@ class ColumnGroups:
             self._attached[place] = AttachedRecords(program, step, list(read(place)))
 
     def compute(self) -> Iterator[int]:
-        """Add all rows; how many inputs the groups got in lists, batch by batch. Raises LimitError ``SOW-EXP-030``."""
+        """Add all rows. Yield, for each batch, the number of inputs stored in lists of groups. Raises LimitError
+        ``SOW-EXP-030``."""
         for batch in self.iterate_batches():
             yield batch.add_to_groups(self.groups)
 
     def iterate_batches(self) -> Iterator[GroupedBatch]:
-        """All rows with their groups, in the order of the records of the first source. Raises LimitError
+        """Yield all rows with their groups, in the order of the records of the first source. Raises LimitError
         ``SOW-EXP-030``."""
         return self._grouper.group_parts(self._all_rows())
 
@@ -189,14 +190,13 @@ class ColumnGroups:
                     yield messages
 
     def _join_rows(self, part: ColumnBatch) -> Iterator[ColumnBatch]:
-        """The rows of some records of the first source, in their order, about ``max_joined_rows`` at a time at
-        most.
-        """
+        """Yield the rows of some records of the first source, in their order, at most about ``max_joined_rows`` at a
+        time."""
         size = part.size
         try:
             found = self._rows(part, VIEW_LIMITS.max_joined_rows if size > 1 else None)
         except _TooManyRows as crowded:
-            # Fewer records make fewer rows; where some make most of them, their part is cut again.
+            # Split the records so that each piece has fewer rows; a piece with most of the rows is split again.
             pieces = min(size, crowded.rows // VIEW_LIMITS.max_joined_rows + 1)
         else:
             yield found
@@ -205,7 +205,7 @@ class ColumnGroups:
             yield from self._join_rows(part.take(slice(start, stop)))
 
     def _rows(self, part: ColumnBatch, most: int | None) -> ColumnBatch:
-        """The rows of some records of the first source. Raises _Crowded where they are more than ``most``."""
+        """Return the rows of some records of the first source. Raises _TooManyRows if they are more than ``most``."""
         program = self._program
         rows: Array | None = None
         numbers: RecordNumbers = {}
@@ -214,7 +214,7 @@ class ColumnGroups:
             sought = [self._take_column(part, rows, numbers, *side, texts=True) for side in left]
             more, numbers_of = self._attached[place].find_partners(sought, size, most)
             if more is not None:
-                # Rows that meet several records stand once for each of them, in the order of both.
+                # A row with several partners is repeated for each, in the order of rows and partners.
                 rows = more if rows is None else rows[more]
                 numbers = {other: some[more] for other, some in numbers.items()}
             numbers[place] = numbers_of
@@ -227,7 +227,7 @@ class ColumnGroups:
         for place, some in numbers.items():
             attached = self._attached[place].records
             others, moments = attached.txids[some], attached.times[some]
-            # A row is as new as the newest of its records, by txid and then by time (behaviour 11.50).
+            # The stamp of a row is that of its newest record, by txid and then by time (behaviour 11.50).
             newer = (others > txids) | ((others == txids) & (moments > times))
             txids, times = np.where(newer, others, txids), np.where(newer, moments, times)
         columns = [self._take_column(part, rows, numbers, source, slot) for source, slot, _ in program.places]
@@ -236,7 +236,7 @@ class ColumnGroups:
     def _filter_rows(
         self, condition: ColumnProgram, part: ColumnBatch, rows: Array | None, numbers: RecordNumbers
     ) -> tuple[Array, RecordNumbers]:
-        """The joined rows that the view's filter leaves."""
+        """Return the joined rows that match the view's filter."""
         columns = [self._take_column(part, rows, numbers, source, slot) for source, slot, _ in self._program.tested]
         size = part.size if rows is None else len(rows)
         batch = ColumnBatch(columns, size)
@@ -249,7 +249,7 @@ class ColumnGroups:
         return left if rows is None else rows[left], {place: some[left] for place, some in numbers.items()}
 
     def _raise_filter_error(self, condition: ColumnProgram, batch: ColumnBatch, keys: Array) -> None:
-        """Raise the error that the view's filter meets in rows, one by one, if it meets it."""
+        """Evaluate the view's filter row by row, and raise its error, if any, with the key of the row."""
         test, tested = condition.compiled, batch.read_rows()
         assert isinstance(test, Filter)
 
@@ -268,7 +268,7 @@ class ColumnGroups:
         *,
         texts: bool = False,
     ) -> Column:
-        """A column of rows: a slot of a source by its number, or one of its texts."""
+        """Return a column of rows: a slot of a source by its number, or one of its texts."""
         held = self._attached[source].records if source else part
         column = held.texts[number] if texts else held.read_column(number)
         places = numbers[source] if source else rows

@@ -1,7 +1,7 @@
-"""A view, compiled: the fields that it reads of each source, its joins, and its projection.
+"""A compiled view: the fields that it reads of each source, its joins, and its projection.
 
-Shared by the engine's views and by Spark's job ``view``, whose tasks ask it for everything that depends on the texts of
-a view. What the texts mean is ruled by sowctl-expressions(7), which sources are meant by ``behaviour`` 5.1 and 5.2.
+Shared by the engine's views and the tasks of Spark's job ``view``; everything derived from the texts of a view is
+here. sowctl-expressions(7) specifies the meaning of the texts, ``behaviour`` 5.1 and 5.2 the resolution of sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Query(Struct, frozen=True):
-    """A view; texts as a configuration has them."""
+    """The definition of a view; texts as in the configuration."""
 
     name: str
     message_type: str
@@ -49,11 +49,11 @@ class Query(Struct, frozen=True):
 
     @property
     def qualifiers(self) -> tuple[tuple[str, str], ...]:
-        """The sources as expressions name them, ``[type].[name]``."""
+        """The sources by the names used in expressions, ``[type].[name]``."""
         return tuple((source.message_type, source.name) for source in self.sources)
 
     def __repr__(self) -> str:
-        # Caches and conflated topics keep digests of this text, in which sources are message type and name.
+        # Caches and conflated topics store digests of this text, so sources must remain (message type, name).
         values = (
             (name, self.qualifiers if name == "sources" else getattr(self, name)) for name in self.__struct_fields__
         )
@@ -61,7 +61,7 @@ class Query(Struct, frozen=True):
 
 
 def build_query(instance: Instance, view: View) -> Query:
-    """A view of the configuration, with the sources that are meant."""
+    """Build the query of a configured view, with its sources resolved."""
     return Query(
         view.name,
         view.message_type,
@@ -76,18 +76,18 @@ def build_query(instance: Instance, view: View) -> Query:
 
 
 def _resolve_source(instance: Instance, source: TopicRef) -> TopicRef:
-    """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
+    """Resolve a source of a view: the entry with its name and type, else the only entry with its name.
 
-    Rule F022 warns of that in a view of another type than its topic.
+    Rule F022 warns if the type of a view differs from that of its topic.
     """
     assert instance.config is not None
     found = instance.config.find_entries(source.name)
-    # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
+    # A unique name identifies the topic even if its type differs (behaviour 11.52).
     return found[0].ref if len(found) == 1 and not instance.config.find_entries(*source) else source
 
 
 class ViewRecord(NamedTuple):
-    """Part of a record that a view keeps: key, (txid, time), header, the fields asked for, texts of join keys."""
+    """The parts of a record that a view uses: key, (txid, time), header, fields read, texts of join keys."""
 
     key: bytes
     stamp: tuple[int, ...]
@@ -97,8 +97,8 @@ class ViewRecord(NamedTuple):
 
 
 class StepPlaces(NamedTuple):
-    """A step of a join: the source that it attaches, and for each condition source and place of the text on the left,
-    and the place of the text on the right."""
+    """A step of a join: the source that it attaches; for each condition, source and place of the left text, and place
+    of the right text."""
 
     source: int
     left: tuple[tuple[int, int], ...]
@@ -106,10 +106,11 @@ class StepPlaces(NamedTuple):
 
 
 class Program:
-    """A compiled view: which fields of which source, and what becomes of them."""
+    """A compiled view: the fields read of each source, filter, joins and projection."""
 
     def __init__(self, instance: Instance, query: Query) -> None:
-        """Raises ExpressionError for the texts, UsageError ``SOW-QRY-013`` for a type that cannot be written."""
+        """Compile a view. Raises ExpressionError for invalid texts, UsageError ``SOW-QRY-013`` for a message type that
+        cannot be constructed."""
         self.instance, self.query = instance, query
         self.functions = load_functions(instance)
         joined = len(query.sources) > 1
@@ -123,17 +124,17 @@ class Program:
             )
         self.environment = build_environment(instance)
         self.filter: Filter | None = None
-        # Over one topic the filter is the matcher's, which asks it of records as they are read.
+        # With a single source, the matcher applies the filter to records as they are read.
         if joined and query.filter:
             self.filter = compile_view_filter(query.filter, query.qualifiers, self.functions)
-        # A topic is one source, also where one join names its message type and another does not.
+        # Resolve sides, so that a topic is one source even if only some joins name its message type.
         self.joins: tuple[Join, ...] = tuple(
             Join(self._resolve_side(join.left), self._resolve_side(join.right)) for join in map(parse_join, query.joins)
         )
         self.slots: list[list[Slot]] = [[] for _ in query.sources]
         self.places = self._place_slots(self.projection.slots, self.projection.sources)
         self.tested = self._place_slots(self.filter.slots, self.filter.sources) if self.filter is not None else []
-        # Over one topic, the values of a record are nearly always those of the projection, in its order.
+        # With a single source, the values of a record are nearly always those of the projection, in the same order.
         self.direct = not joined and [place for _, place, _ in self.places] == list(range(len(self.slots[0])))
 
     def _resolve_side(self, side: JoinSide) -> JoinSide:
@@ -141,23 +142,24 @@ class Program:
         return side._replace(message_type=source.message_type, topic=source.name)
 
     def _place_slots(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
-        """For every slot: its source, its place among that source's slots, whether it is a list."""
+        """Return for each slot its source, its place among that source's slots, and whether it is a list."""
         found = []
         for slot, qualifier in zip(slots, sources, strict=True):
             source = self.find_source(qualifier)
             mine = self.slots[source]
-            # A field that is used several times is taken out of a message once.
+            # A field used several times is extracted from a message once.
             if slot not in mine:
                 mine.append(slot)
             found.append((source, mine.index(slot), slot.listed))
         return found
 
     def find_source(self, qualifier: tuple[str | None, ...]) -> int:
-        """The number of the source that a qualifier names; the first where there is none."""
+        """Return the number of the source that a qualifier names, 0 for an empty qualifier. Raises UsageError
+        ``SOW-EXP-028``."""
         if not qualifier:
             return 0
         message_type = qualifier[0] if len(qualifier) > 1 else None
-        # Where no type is written and several have the name, that of the view's own type is meant.
+        # Without a type, prefer the source of the view's own type.
         for one in (message_type or self.query.message_type, message_type):
             for number, source in enumerate(self.query.sources):
                 if source.name == qualifier[-1] and one in (None, source.message_type):
@@ -166,7 +168,7 @@ class Program:
 
     @cached_property
     def sides(self) -> list[list[JoinSide]]:
-        """The sides of joins by source, each once: their texts travel with the records."""
+        """The distinct sides of joins by source. Their texts are read together with the records."""
         found: list[list[JoinSide]] = [[] for _ in self.query.sources]
         for join in self.joins:
             for side in join:
@@ -183,14 +185,14 @@ class Program:
         start: tuple[str | None, str]
         steps: list[JoinStep[Any]]
         start, steps = plan_joins(self.joins)
-        # Rows begin with the records of the first source; a join that starts elsewhere would have nothing to attach to.
+        # Rows begin with records of the first source, so the join must start there.
         if self.find_source(start) != 0:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
         return steps
 
     @cached_property
     def step_places(self) -> list[StepPlaces]:
-        """The steps of the join by numbers: what is compared is looked up for every row."""
+        """The steps of the join with sources and texts as numbers, because they are looked up for every row."""
         found = []
         for step in self.steps:
             place = self.find_source(step.source)
@@ -203,19 +205,19 @@ class Program:
         return found
 
     def read_text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
-        """The text of a join key in a record."""
+        """Return the text of a join key in a record."""
         if record is None:
             return None
-        # The texts of a record stand in the order of ``sides``, both here and where they were taken out.
+        # The texts of a record are in the order of ``sides``, as extracted by the readers.
         return record.texts[self.sides[self.find_source(find_source(side))].index(side)]
 
     def read_values(
         self, records: Sequence[ViewRecord | None], places: list[tuple[int, int, bool]]
     ) -> tuple[SlotValue, ...]:
-        """The values of slots in a row."""
+        """Return the values of slots in a row."""
         found: list[SlotValue] = []
         for source, place, listed in places:
             record = records[source] if source < len(records) else None
-            # A missing partner has NULL in all its fields (behaviour 11.47); a list of values is then empty.
+            # Fields of a missing partner are NULL (behaviour 11.47), lists of values are empty.
             found.append(record.values[place] if record is not None else ValueList(()) if listed else None)
         return tuple(found)

@@ -1,8 +1,7 @@
-"""One instant of several topics: every topic that a view reads, directly or through other views, as of one point.
+"""Opening several topics as of one instant: every topic that a view reads, directly or through other views.
 
-Journalled topics share one log, and are opened up to the same txid of it; the others are opened one right after the
-other. A topic to which nothing was ever published is empty here. Called by the openers of this room; what is opened
-stays open until the moment is closed.
+Journalled topics share one log, and are opened up to the same txid; other topics are opened in immediate succession. A
+topic without any publish is empty. Called by the openers of this package. Sources stay open until the moment is closed.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 20
-"""A topic that is written to between two looks is looked at anew; so often that only a fault comes to the end."""
+"""Attempts to open topics that are written to in between; so many that only a fault exhausts them."""
 
 Opener = Callable[["ViewInstant", OtherEntry], "Source"]
-"""Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
+"""Opens a derived entry as of a moment; the returned source does not depend on the moment's sources."""
 
 
 class Moved(Exception):
-    """Raised where the sources have gone on beyond the moment: the work is done again as of a later one."""
+    """Raised if a source has advanced past the moment: the work is repeated as of a later moment."""
 
 
 class ViewInstant:
     """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
-    log that it holds, None without a log or where the instant is in the past; ``memory``: bytes that a computation may
-    take before it uses files, None for the usual. Made by :func:`run_at_instant`."""
+    log that it includes, None without a log or for an instant in the past; ``memory``: bytes that a computation may use
+    before it spills to files, None for the default. Created by :func:`run_at_instant`."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class ViewInstant:
         memory: int | None = None,
     ) -> None:
         now = instance.now
-        # One clock for all sources: a record does not expire between the reading of one and that of another.
+        # One clock for all sources, so that no record expires between reading two of them.
         self.instance = replace(instance, clock=lambda: now)
         self.now = now
         self.at = at
@@ -69,9 +68,9 @@ class ViewInstant:
         self._sources: dict[TopicRef, Source] = {}
 
     def find_source(self, ref: TopicRef) -> Source:
-        """The source of a reference: a topic, or what is derived from topics.
+        """Return the source of a reference: a topic or a derived entry, opened on first use.
 
-        Raises MissingError ``SOW-ENG-012`` where the configuration has no such entry, and what opening raises.
+        Raises MissingError ``SOW-ENG-012`` if the configuration has no such entry, and the errors of opening.
         """
         if ref not in self._sources:
             entry = find_entry(self.instance, ref)
@@ -88,7 +87,7 @@ class ViewInstant:
         try:
             source = self._open_topic(topic)
         except MissingError as missing:
-            # Of a join the other topics may have records; and a view is there, and empty, before its topic is.
+            # Other topics of a join may have records; and a view of a topic without a store exists and is empty.
             if missing.code != NO_STORE_CODE:
                 raise
             assert self.instance.config is not None
@@ -104,14 +103,14 @@ class ViewInstant:
         until = self.until
 
         def admit(meta: StoreMeta) -> None:
-            # What a writer has applied behind the moment would be seen of this topic and not of the others.
+            # Entries after the moment that a writer has applied would be visible in this topic but not in others.
             if meta.has_journal and meta.applied > until:
                 raise Moved
 
         return open_current_source(self.instance, topic, now=self.now, until=until, admit=admit)
 
     def close(self) -> None:
-        """Let go of all sources."""
+        """Close all sources."""
         self._sources = {}
         self._held.close()
 
@@ -129,9 +128,9 @@ def run_at_instant(
 ) -> T:
     """Return the result of ``work`` on the topics that an entry reads, all opened as of one instant.
 
-    ``states``: they are opened before; an entry that reads the log alone needs none of them.
+    ``states``: open the topics before ``work``; an entry that reads only the log does not need them.
 
-    Raises ConfigError ``SOW-VIW-004`` for an entry that reads itself, and as :func:`run_with_topics`.
+    Raises ConfigError ``SOW-VIW-004`` for an entry that reads itself, and the errors of :func:`run_with_topics`.
     """
     if instance.config is not None:
         refuse_circle(instance.config, entry)
@@ -154,11 +153,11 @@ def run_with_topics(
 ) -> T:
     """Return the result of ``work`` on topics, all opened as of one instant.
 
-    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together (``what`` they
-    are is said there), and what opening and ``work`` raise.
+    Raises LockedError ``SOW-VIW-001`` if they are written to faster than they can be opened together (the message names
+    them as ``what``), and the errors of opening and of ``work``.
     """
     for _ in range(MAX_ATTEMPTS):
-        # Read before any source is opened: sources are opened up to this txid, and one that is ahead raises Moved.
+        # Read before opening sources: they are opened up to this txid, and a source past it raises Moved.
         until = None if at is not None else read_last_txid(instance)
         with (
             closing(ViewInstant(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment,
@@ -175,7 +174,7 @@ def run_with_topics(
 
 
 def find_entry(instance: Instance, ref: TopicRef) -> SowEntry:
-    """The entry of a reference. Raises MissingError ``SOW-ENG-012``."""
+    """Return the configuration entry of a reference. Raises MissingError ``SOW-ENG-012``."""
     name, message_type = ref
     found = instance.config.find_entries(name, message_type) if instance.config is not None else ()
     if not found:
@@ -184,15 +183,15 @@ def find_entry(instance: Instance, ref: TopicRef) -> SowEntry:
 
 
 def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False) -> list[TopicRef]:
-    """Every topic that an entry is made of, directly or through others, each once, in order.
+    """List the topics from which an entry is derived, directly or through other entries, each once, in order.
 
-    ``read``: only those whose state is read; of the topics below a conflated topic it is what happened that counts.
+    ``read``: only topics whose state is read; a conflated topic reads the history of its topics instead.
     """
     found: dict[TopicRef, None] = {}
     waiting, seen = [entry], set()
     while waiting:
         current = waiting.pop()
-        # Definitions that go in a circle are refused by refuse_circle; here they only must come to an end.
+        # refuse_circle rejects circular definitions; here they only must not cause an endless loop.
         if current in seen:
             continue
         seen.add(current)
@@ -208,7 +207,7 @@ def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False
 
 
 def list_source_refs(instance: Instance, entry: OtherEntry) -> tuple[TopicRef, ...]:
-    """Each topic or entry that an entry reads directly."""
+    """List the topics and entries that an entry reads directly."""
     from sowctl.config.derived_entries import ConflatedTopic, View
     from sowctl.engine.views.definition import build_query
 

@@ -1,7 +1,7 @@
-"""Opening the source of any TARGET: a topic, a file, a view or other derived topic. All readers open sources here.
+"""Opening the source of any TARGET: a topic, a file, a view or another derived topic. All readers open sources here.
 
-A kind of derived entry has a line in :data:`OPENER_MODULES`: its module has ``open_entry(moment, entry)``, which gives
-the source of the entry as of a moment.
+Each kind of derived entry has a line in :data:`OPENER_MODULES`. Its module defines ``open_entry(moment, entry)``, which
+returns the source of the entry as of a moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPENER_MODULES = {
     "LocalQueue": "sowctl.engine.queues.queue_source",
     "GroupLocalQueue": "sowctl.engine.queues.queue_source",
 }
-"""The module of each kind of entry that can be read."""
+"""The module of each readable kind of entry."""
 
 
 def open_target(
@@ -40,17 +40,17 @@ def open_target(
     memory: int | None = None,
     must_exist: bool = False,
 ) -> Source:
-    """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
+    """Open the state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
 
-    ``fresh``: what is derived is computed from its topics, and its caches are made anew (:func:`check_fresh` first).
+    ``fresh``: compute derived entries from their topics, and rebuild their caches (call :func:`check_fresh` first).
 
-    ``memory``: bytes that its groups may take before they go to files. A topic to which nothing was published is empty,
-    with a note; with ``must_exist``, that is MissingError ``SOW-ENG-010``.
+    ``memory``: bytes that groups may use before they spill to files. A topic without any publish is empty, with a note;
+    with ``must_exist`` it raises MissingError ``SOW-ENG-010``.
 
-    Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
+    Raises the errors of opening its topics, and UsageError ``SOW-ENG-031`` for entries that cannot be read.
     """
     topic = target.topic
-    # What is no derived entry costs no more than the question; the modules of views are not loaded for it.
+    # The modules of views are loaded only for derived entries.
     if topic is None or topic.derived is None:
         try:
             return open_source(instance, target, at)
@@ -78,7 +78,7 @@ def open_target(
 
 
 def has_known_state(instance: Instance, topic: TopicConfig) -> bool:
-    """Return whether a derived topic's state is known; of a conflated topic without a journal, only a kept one."""
+    """Return whether the state of a topic is known. Without a journal, a conflated topic has only its stored state."""
     entry = topic.derived
     if entry is None or entry.kind != "ConflatedTopic":
         return True
@@ -92,9 +92,9 @@ def has_known_state(instance: Instance, topic: TopicConfig) -> bool:
 
 
 def open_filtered_target(instance: Instance, target: Target, at: int | None, filter: str | None) -> Source:
-    """As :func:`open_target`, with only the records that match ``filter``; all of them without one.
+    """Like :func:`open_target`, with only the records that match ``filter``; all of them without a filter.
 
-    Raises what compiling the filter raises, too.
+    Also raises the errors of compiling the filter.
     """
     source = open_target(instance, target, at)
     if filter is None or not filter.strip():
@@ -120,7 +120,7 @@ def open_filtered_target(instance: Instance, target: Target, at: int | None, fil
 
 
 def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
-    """Raise UsageError ``SOW-QRY-019`` unless every target is computed from topics, and can be computed again."""
+    """Raise UsageError ``SOW-QRY-019`` unless every target is derived from topics and can be recomputed."""
     for target in targets:
         topic = target.topic
         entry = topic.derived if topic is not None else None
@@ -143,7 +143,7 @@ def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
 
 
 def open_derived_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """Return the source of a derived entry of any kind as of a moment; it stays open when the moment is closed."""
+    """Open the source of a derived entry of any kind as of a moment; it stays open after the moment is closed."""
     module = OPENER_MODULES.get(entry.kind)
     if module is None:
         from sowctl.engine.topics.derived_topics import make_not_topic_error

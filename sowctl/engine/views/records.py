@@ -1,4 +1,4 @@
-"""The records of a view's sources: those that its filter leaves, as far as the view reads them.
+"""Reading the records of a view's sources: those that match its filter, with the fields that the view reads.
 
 Called by :mod:`sowctl.engine.views.computation`, and by the tasks of Spark's job ``view``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SourceRecords(NamedTuple):
-    """Records, in parallel: keys, stored values, the fields asked for, the texts of join keys."""
+    """Records as parallel sequences: keys, stored values, fields read, texts of join keys."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -29,7 +29,7 @@ class SourceRecords(NamedTuple):
 
 
 class RecordReader:
-    """Reads records of the source ``number``. Keep it for all batches: what it compiles is compiled once."""
+    """Reads records of source ``number``. Reuse it for all batches, because creating it compiles the filter."""
 
     def __init__(self, program: Program, number: int) -> None:
         source = program.query.sources[number]
@@ -42,32 +42,32 @@ class RecordReader:
         self._headers = number == 0 and program.projection.uses_header
 
     def read_fields(self, keys: list[bytes], values: list[bytes]) -> SourceRecords:
-        """Read the view's fields of the records that the filter leaves. Raises InputError ``SOW-QRY-004``."""
+        """Read the view's fields of the records that match the filter. Raises InputError ``SOW-QRY-004``."""
         places = self._matcher.find_matches(keys, values)
         if len(places) < len(keys):
             keys, values = [keys[place] for place in places], [values[place] for place in places]
         messages = extract_payloads(values)
         rows, refused = self._extract(messages)
-        # A record that cannot be read fails the view: without it the groups would be wrong in silence.
+        # An unreadable record fails the view: without the record, groups would be wrong silently.
         if refused:
             raise build_unreadable_error(refused[0], keys[refused[0].index], self._topic)
         texts: Sequence[Texts] = self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
         return SourceRecords(keys, values, rows, texts)
 
     def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
-        """:meth:`read_fields`, record by record."""
+        """Like :meth:`read_fields`, but return one :class:`ViewRecord` per record."""
         keys, values, rows, texts = self.read_fields(keys, values)
         headers = build_headers(keys, values, self._topic) if self._headers else [None] * len(keys)
         return list(map(ViewRecord, keys, read_all_stamps(values), headers, rows, texts))
 
 
 def filters_records(program: Program) -> bool:
-    """Return whether a view's filter is asked of records as they are read; of a join it is asked of whole rows."""
+    """Return whether a view's filter applies to records as they are read; in a join it applies to joined rows."""
     return program.query.filter is not None and len(program.query.sources) == 1
 
 
 def build_matcher(program: Program, number: int) -> Matcher:
-    """Build the matcher of the records of the source ``number`` that the view's filter leaves."""
+    """Build the matcher that applies the view's filter to records of source ``number``."""
     source, query = program.query.sources[number], program.query
     text = query.filter if filters_records(program) else None
     kind = program.instance.find_message_type(source.message_type)
@@ -75,7 +75,7 @@ def build_matcher(program: Program, number: int) -> Matcher:
 
 
 def build_unreadable_error(refused: Refusal, key: bytes, topic: str) -> InputError:
-    """The error for a record that is no message of its type."""
+    """Return the error for a record whose message is invalid for its type."""
     number = str(int.from_bytes(key, "big"))
     return InputError(
         "SOW-QRY-004",
@@ -86,7 +86,7 @@ def build_unreadable_error(refused: Refusal, key: bytes, topic: str) -> InputErr
 
 
 def read_records(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[list[ViewRecord]]:
-    """The records of batches of the source ``number``, batch by batch."""
+    """Yield the records of source ``number`` in ``found``, batch by batch."""
     reader = RecordReader(program, number)
     for keys, values in found:
         yield reader.read(keys, values)

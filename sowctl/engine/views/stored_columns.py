@@ -1,8 +1,8 @@
-"""The columns of a view's sources as its cache keeps them: a file, and the records that changed since it was written.
+"""The stored columns of a view's sources in its cache: a base file, and the records that changed since its creation.
 
-The file (*base*) has all records in key order; the changes replace some of its records, remove some, and add others. So
-a refresh writes only the changes, and the file is rewritten when there are many of them. The first source also has the
-group of each row that begins with one of its records. Loads numpy.
+The base file contains all records in key order; the changes replace, remove and add records. So a refresh writes only
+the changes, and the file is rewritten when they are many. For the first source, the group of each row that begins with
+one of its records is stored, too. Loads numpy.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _NO_KEYS = np.zeros(0, np.uint64)
 
 
 class Selection(NamedTuple):
-    """Some records of a source: numbers in the base file and in the changes, each ascending; None for all of them."""
+    """A selection of records of a source: numbers in the base file and in the changes, each ascending; None for all."""
 
     base: Array | None
     changed: Array | None
 
     @property
     def records(self) -> int:
-        """The number of records. Neither part is None."""
+        """The number of records. Requires that neither part is None."""
         assert self.base is not None
         assert self.changed is not None
         return len(self.base) + len(self.changed)
@@ -53,14 +53,14 @@ class Selection(NamedTuple):
 
 ALL_RECORDS = Selection(None, None)
 Conditions: TypeAlias = "Sequence[tuple[int, Array]]"
-"""Places of texts of join keys, each with the hashes that are looked for."""
+"""Places of texts of join keys, each with the hashes to search for."""
 
 
 class Changes:
-    """The records that replace some of a base file or come in addition, in key order.
+    """Records that replace records of a base file or are added to it, in key order.
 
-    ``hidden``: numbers of the records in the base file that are replaced or gone, ascending. ``roots`` and ``groups``:
-    rows that begin with the records, by their numbers here, ascending, and the SOW keys of their groups.
+    ``hidden``: numbers of the replaced or removed records of the base file, ascending. ``roots`` and ``groups``: rows
+    that begin with records of the changes, as their numbers here, ascending, and the SOW keys of the rows' groups.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Changes:
 
     @classmethod
     def decode(cls, data: bytes, place: Path) -> Changes:
-        """The changes that :meth:`encode` made these bytes of. Raises DamageError."""
+        """Decode the bytes written by :meth:`encode`. Raises DamageError."""
         file = ColumnFile(data, place)
         part = file.read_part(0) if file.index.parts else None
         hidden = _NO_ROWS if file.index.hidden < 0 else file.read_array(file.index.hidden)
@@ -92,23 +92,23 @@ class Changes:
         return found
 
     def encode(self) -> bytes:
-        """The bytes of these changes: those of a column file."""
+        """Encode these changes in the format of a column file."""
         data = bytearray()
         writer = ColumnWriter(data.extend)
         if self.part is not None:
-            # What was asked for already is not computed again.
+            # Reuse hashes that are already computed.
             writer.add_part(self.part, [self.read_codes(side)[1] for side in range(len(self.part.texts))])
-        # Looking for equal groups would take longer than writing each.
+        # Deduplicating groups would take longer than writing one per row.
         writer.add_rows(self.roots, np.arange(len(self.groups)), self.groups)
         writer.finish(self.hidden)
         return bytes(data)
 
     def find(self, keys: Array) -> tuple[Array, Array]:
-        """Which of ``keys``, by their places, are among the records, and the numbers of these."""
+        """Return the places of those ``keys`` that have a record, and the numbers of these records."""
         return find_sorted(self.keys, keys)
 
     def read_codes(self, side: int) -> tuple[Array, Array]:
-        """As :meth:`ColumnFile.read_codes`."""
+        """Like :meth:`ColumnFile.read_codes`, for the records of the changes."""
         if side not in self._texts:
             assert self.part is not None
             column = self.part.texts[side]
@@ -118,7 +118,7 @@ class Changes:
 
 
 def find_sorted(known: Array, wanted: Array) -> tuple[Array, Array]:
-    """Which of ``wanted``, by their places, are among ``known``, which ascend, and at which places there."""
+    """Return the places of those ``wanted`` values that are in ``known`` (ascending), and their places there."""
     if not len(known) or not len(wanted):
         return _NO_ROWS, _NO_ROWS
     places = np.searchsorted(known, wanted)
@@ -141,7 +141,7 @@ class SourceColumns:
 
     @property
     def exceeds_changes(self) -> bool:
-        """Return whether there are enough changes to rewrite the file."""
+        """Whether there are enough changes to rewrite the file."""
         kept = max(len(self.changes.keys), len(self.changes.hidden))
         return kept > max(VIEW_LIMITS.min_kept_changes, self.base.records // VIEW_LIMITS.max_kept_divisor)
 
@@ -151,7 +151,7 @@ class SourceColumns:
         return found
 
     def find_base(self, keys: Array) -> Array:
-        """Numbers of the records in the base file that have one of ``keys`` (ascending), hidden ones among them."""
+        """Return the numbers of the base file's records with one of ``keys`` (ascending), including hidden records."""
         found = [
             find_sorted(self.base.read_keys(number), keys[start:stop])[1] + self.base.starts[number]
             for number, (start, stop) in enumerate(pairwise(self._split_keys(keys)))
@@ -160,14 +160,14 @@ class SourceColumns:
         return np.concatenate(found) if found else _NO_ROWS
 
     def find_keys(self, keys: Array) -> Selection:
-        """The records that have one of ``keys``, which ascend."""
+        """Return the records with one of ``keys`` (ascending)."""
         places = self.find_base(keys)
         if len(self.changes.hidden):
             places = np.setdiff1d(places, self.changes.hidden, assume_unique=True)
         return Selection(places, self.changes.find(keys)[1])
 
     def read_selected_keys(self, selection: Selection) -> Array:
-        """The keys of some records, ascending."""
+        """Return the keys of the selected records, ascending."""
         assert selection.base is not None
         found = [self.changes.keys[selection.changed]]
         for number, places in self._split(selection.base):
@@ -175,14 +175,14 @@ class SourceColumns:
         return np.sort(np.concatenate(found))
 
     def _split(self, base: Array) -> Iterator[tuple[int, Array]]:
-        """The numbers of records by parts, as places in these."""
+        """Yield each part of the file that contains some of the records, with their places in the part."""
         bounds = np.searchsorted(base, [*self.base.starts, self.base.records]).tolist()
         for number, (start, stop) in enumerate(pairwise(bounds)):
             if start < stop:
                 yield number, base[start:stop] - self.base.starts[number]
 
     def iterate_parts(self, selection: Selection = ALL_RECORDS) -> Iterator[ColumnBatch]:
-        """Records in key order."""
+        """Yield the selected records in key order, part by part."""
         chosen = np.arange(len(self.changes.keys)) if selection.changed is None else selection.changed
         if not self.base.index.parts and len(chosen):
             assert self.changes.part is not None
@@ -193,12 +193,13 @@ class SourceColumns:
                 yield part
 
     def _split_keys(self, keys: Array) -> list[int]:
-        """Where among ``keys`` (ascending) those of each part of the file begin, and where the last end."""
+        """Return the bounds of the parts of the file in ``keys`` (ascending): the start of each, and the end."""
         firsts = np.array([part.first for part in self.base.index.parts[1:]], np.uint64)
         return [0, *np.searchsorted(keys, firsts).tolist(), len(keys)] if self.base.index.parts else []
 
     def _merge_part(self, number: int, base: Array | None, chosen: Array) -> ColumnBatch | None:
-        """The records ``base`` of a part of the file (None: the visible ones) and ``chosen`` changes, in key order."""
+        """Return the records ``base`` of a part of the file (None: the visible ones) and the ``chosen`` changes, merged
+        in key order; None if there are none."""
         places = self._choose_places(number, base)
         if not len(chosen):
             return self.base.read_part(number, places) if places is None or len(places) else None
@@ -206,26 +207,26 @@ class SourceColumns:
         fresh = self.changes.part.take(chosen)
         if places is not None and not len(places):
             return fresh
-        # Where each change stands in the file, or would.
+        # The place of each change in the file, or its insertion point.
         rows = self.base.index.parts[number].rows
         found = np.searchsorted(self.base.read_keys(number), fresh.keys)
         if base is None and np.array_equal(found, self._hidden_places(number)):
-            # The usual case: records were replaced, and none came or went.
+            # The usual case: records were replaced, none added or removed.
             return self.base.read_part(number).replace(found, fresh)
         places = np.arange(rows) if places is None else places
         before = np.searchsorted(places, found)
-        # Some record of the part makes room for each change.
+        # Insert an arbitrary record of the part for each change, and replace it by the change.
         places = np.insert(places, before, np.minimum(found, rows - 1))
         return self.base.read_part(number, places).replace(before + np.arange(len(found)), fresh)
 
     def _hidden_places(self, number: int) -> Array:
-        """The hidden records of a part of the file."""
+        """Return the places of the hidden records of a part of the file."""
         start, hidden = self.base.starts[number], self.changes.hidden
         low, high = np.searchsorted(hidden, [start, start + self.base.index.parts[number].rows])
         return hidden[low:high] - start
 
     def _choose_places(self, number: int, base: Array | None) -> Array | None:
-        """Which records of a part of the file are read; None for all."""
+        """Return the places of the records to read in a part of the file; None for all."""
         start, rows = self.base.starts[number], self.base.index.parts[number].rows
         if base is not None:
             low, high = np.searchsorted(base, [start, start + rows])
@@ -234,7 +235,7 @@ class SourceColumns:
         return np.delete(np.arange(rows), hidden) if len(hidden) else None
 
     def match_texts(self, conditions: Conditions) -> Selection:
-        """The records whose texts may meet all of some conditions: their hashes are among those looked for."""
+        """Return the records whose texts may satisfy all ``conditions``: the hash of each text is one of the sought."""
         visible = self._visible()
         found = []
         for number, start in enumerate(self.base.starts):
@@ -248,7 +249,7 @@ class SourceColumns:
         return Selection(np.concatenate(found) if found else _NO_ROWS, changed)
 
     def read_hashes(self, selection: Selection, side: int) -> Array:
-        """The hashes of a text of some records, each once."""
+        """Return the distinct hashes of a text of the selected records, or more for all records of the base file."""
         found = []
         if selection.base is None:
             found += [self.base.read_codes(number, side)[1] for number in range(len(self.base.starts))]
@@ -264,7 +265,7 @@ class SourceColumns:
     # rows of the first source -----------------------------------------------------------------------------------
 
     def find_groups(self, selection: Selection) -> Array:
-        """SOW keys of the groups of the rows that begin with some records, each once."""
+        """Return the distinct SOW keys of the groups of rows that begin with the selected records."""
         chosen = np.zeros(len(self.changes.keys), np.bool_)
         chosen[selection.changed] = True
         found = [self.changes.groups[chosen[self.changes.roots]]]
@@ -278,7 +279,7 @@ class SourceColumns:
         return sort_distinct(found)
 
     def find_roots(self, groups: Array) -> Selection:
-        """The records that rows of some groups (ascending) begin with."""
+        """Return the records with which the rows of ``groups`` (ascending) begin."""
         visible = self._visible()
         found = []
         for rows in self.base.index.rows:
@@ -291,7 +292,7 @@ class SourceColumns:
         base = np.concatenate(found) if found else _NO_ROWS
         base = base[visible[base]]
         if len(base) and not (base[1:] > base[:-1]).all():
-            # A record that makes several rows.
+            # Some record begins several rows.
             base = sort_distinct([base])
         changed = self.changes.roots[find_sorted(groups, self.changes.groups)[0]]
         return Selection(base, sort_distinct([changed]))
@@ -299,9 +300,9 @@ class SourceColumns:
     # changes ----------------------------------------------------------------------------------------------------
 
     def replace_records(self, keys: Array, fresh: ColumnBatch | None) -> SourceColumns:
-        """The columns after a change: ``keys`` (ascending) are gone but for those in ``fresh``, by key.
+        """Return the columns after a change: ``keys`` (ascending) are removed, except those replaced by ``fresh``.
 
-        The rows of the changes that begin with other records stay; those that begin with ``keys`` have none.
+        Stored rows of the changes that begin with other records are kept; ``keys`` have no rows until they are added.
         """
         old = self.changes
         hidden = sort_distinct([old.hidden, self.find_base(keys)])
@@ -315,7 +316,7 @@ class SourceColumns:
         part = _merge_by_key(parts) if parts else None
         roots, groups = _NO_ROWS, _NO_KEYS
         if len(old.roots) and part is not None:
-            # Numbers of records among the changes go on with them.
+            # Renumber the roots, because records have other numbers among the new changes.
             numbers = np.full(len(old.keys), -1, np.int64)
             numbers[kept] = np.searchsorted(part.keys, old.keys[kept])
             moved = numbers[old.roots]
@@ -323,7 +324,7 @@ class SourceColumns:
         return SourceColumns(self.base, Changes(part, hidden, roots, groups))
 
     def add_rows(self, roots: Array, groups: Array) -> None:
-        """Add rows that begin with records of the changes, by their numbers there."""
+        """Add rows that begin with records of the changes; ``roots``: the numbers of these records."""
         old = self.changes
         roots, groups = np.concatenate([old.roots, roots]), np.concatenate([old.groups, groups])
         order = np.argsort(roots, kind="stable")
@@ -331,7 +332,7 @@ class SourceColumns:
         self.changes._texts = old._texts
 
     def write(self, writer: ColumnWriter) -> None:
-        """Write a base file of all records and rows."""
+        """Write a new base file of all records and rows."""
         changes, parts = self.changes, self.base.index.parts
         for number, (start, stop) in enumerate(pairwise(self._split_keys(changes.keys))):
             if start == stop and not len(self._hidden_places(number)):
@@ -348,11 +349,11 @@ class SourceColumns:
 
     def _write_rows(self, writer: ColumnWriter) -> None:
         changes, base = self.changes, self.base
-        # Where each change stands between the records of the file, hidden ones among them.
+        # The insertion point of each change among the records of the file, including hidden ones.
         places = self._find_places(changes.keys)
         visible = self._visible()
         before = np.append(0, np.cumsum(visible))
-        # Numbers in the new file: visible records before, and changes before.
+        # Numbers in the new file: the count of preceding visible records plus that of preceding changes.
         numbers = np.arange(len(places)) + before[places]
         passed = (before + np.cumsum(np.bincount(places, minlength=len(before))))[:-1]
         moved, at = numbers[changes.roots], 0
@@ -366,7 +367,7 @@ class SourceColumns:
                 stop = int(np.searchsorted(moved, passed[base.index.rows[place + 1].first]))
             if at < stop:
                 known, more = np.unique(changes.groups[at:stop], return_inverse=True)
-                # A group may stand twice in the list: what is looked for is found at either place.
+                # A group may occur twice in the list; searches find rows of both occurrences.
                 fresh = np.concatenate([fresh, moved[at:stop]])
                 codes, groups = np.concatenate([codes, more + len(groups)]), np.concatenate([groups, known])
                 order = np.argsort(fresh, kind="stable")
@@ -377,7 +378,7 @@ class SourceColumns:
             writer.add_rows(moved[at:], more, known)
 
     def _find_places(self, keys: Array) -> Array:
-        """Before which record of the file each of ``keys`` (ascending) stands."""
+        """Return the insertion point of each of ``keys`` (ascending) among the records of the file."""
         found = [
             np.searchsorted(self.base.read_keys(number), keys[start:stop]) + self.base.starts[number]
             for number, (start, stop) in enumerate(pairwise(self._split_keys(keys)))
@@ -386,7 +387,7 @@ class SourceColumns:
 
 
 def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array | None:
-    """Which records have, of each text, one of the hashes looked for, which ascend; None where none has one."""
+    """Return a mask of the records whose every text has one of the sought hashes (ascending); None if no record can."""
     found: Array | None = None
     for (codes, hashes), sought in texts:
         there = find_sorted(sought, hashes)[0]
@@ -399,30 +400,30 @@ def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array |
 
 
 def _select_used(items: Array, codes: Array) -> Array:
-    """Those of some items of which there are codes."""
+    """Return those ``items`` to which some code refers."""
     used = np.zeros(len(items), np.bool_)
     used[codes] = True
     return items[used]
 
 
 def _merge_by_key(parts: Sequence[ColumnBatch]) -> ColumnBatch:
-    """Parts of which each is in key order, as one."""
+    """Merge parts, each in key order, into one."""
     whole = ColumnBatch.concatenate(parts)
     return whole if len(parts) == 1 else whole.take(np.argsort(whole.keys, kind="stable"))
 
 
 class ColumnRecorder:
-    """Writes the columns of a view while all of it is computed: records of each source, groups of rows."""
+    """Writes the columns of a view during its full computation: records of each source, groups of rows."""
 
     def __init__(self, program: Program, writers: Sequence[ColumnWriter]) -> None:
         self._writers = writers
         self._digest = GroupKeys(program)
-        # Keys of the records whose rows may still come, in parts, and the number of the first of these records.
+        # Keys of the records whose rows may still follow, in parts, and the number of the first of these records.
         self._waiting: list[Array] = []
         self._start = 0
 
     def record_parts(self, number: int, parts: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """Yield the records of a source, in the parts in which they are written."""
+        """Write the records of a source, and yield them in the parts written."""
         held: list[ColumnBatch] = []
         size = 0
         for part in parts:
@@ -446,7 +447,7 @@ class ColumnRecorder:
     def record_rows(self, batch: GroupedBatch) -> None:
         """Write the groups of the next rows."""
         keys = batch.messages.keys.astype(np.uint64)
-        # Here and not part by part: a filter may leave no rows of many parts.
+        # Concatenate here and not for each part: a filter may leave many parts without rows.
         window = np.concatenate(self._waiting)
         first = int(np.searchsorted(window, keys[0]))
         if len(keys) <= len(window) - first and (window[first : first + len(keys)] == keys).all():
@@ -454,19 +455,19 @@ class ColumnRecorder:
         else:
             roots = np.searchsorted(window, keys)
         self._writers[0].add_rows(roots + self._start, batch.codes, self._digest.compute(batch))
-        # A record with many rows may go on in the next batch.
+        # The rows of the last record may continue in the next batch.
         passed = int(roots[-1])
         self._waiting, self._start = [window[passed:]], self._start + passed
 
 
 class GroupKeys:
-    """SOW keys of groups."""
+    """Computes SOW keys of groups."""
 
     def __init__(self, program: Program) -> None:
         self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
 
     def compute(self, batch: GroupedBatch) -> Array:
-        """The SOW key of each group of a batch."""
+        """Return the SOW key of each group of a batch."""
         digests = self._digester(batch.group_keys, null=True)
         return np.frombuffer(b"".join(map(digest_key, digests)), ">u8").astype(np.uint64)
 
@@ -479,7 +480,8 @@ class ViewColumns:
         self.sources = list(sources)
 
     def find_stale_roots(self, old: Sequence[SourceColumns], keys: Sequence[Array]) -> Array | None:
-        """Keys of the records of the first source whose rows may have changed, and perhaps of more; None for all.
+        """Return the keys of the records of the first source whose rows may have changed, and perhaps more keys; None
+        for all.
 
         These columns are those after the change of ``keys`` of each source, ``old`` those before.
         """
@@ -490,11 +492,11 @@ class ViewColumns:
                 for columns in (before, after):
                     self._add_hashes(sought, number, columns, columns.find_keys(keys[number]))
         stale = [keys[0]]
-        # From the last step to the first: a record that another one is attached to may itself be attached.
+        # From the last step to the first: the record to which another one is attached may itself be attached.
         for place, left, right in reversed(program.step_places):
             if not sought[place]:
                 continue
-            # Conditions that ask for texts of other sources only leave fewer.
+            # Conditions on texts of other sources could only reduce the result, so they are ignored.
             source = left[0][0]
             conditions = [
                 (side, self._unite(sought[place][other]))
@@ -503,7 +505,7 @@ class ViewColumns:
             ]
             columns = self.sources[source]
             if source and all(NULL_HASH in hashes for _, hashes in conditions):
-                # NULLs match here, and rows without a record of that source have NULL there.
+                # NULLs match here, and rows without a record of that source have NULL, so any row may be affected.
                 return None
             found = columns.match_texts(conditions)
             if source:
@@ -524,10 +526,10 @@ class ViewColumns:
         return found if self._program.query.nulls_match else found[found != NULL_HASH]
 
     def select_partners(self, first: Selection) -> list[Selection]:
-        """For some records of the first source, the records of each source that their rows may have."""
+        """Return the records of each source that may be in rows beginning with the records ``first``."""
         found = [ALL_RECORDS] * len(self.sources)
         found[0] = first
-        # Rows without a record of a source have NULL there; each has one of the first source.
+        # Rows without a record of a source have NULL there. Every row has a record of the first source.
         missing = np.full(len(self.sources), NULL_HASH, np.uint64)
         for place, left, right in self._program.step_places:
             source = left[0][0]
@@ -542,6 +544,6 @@ class ViewColumns:
         return found
 
     def read_selected(self, first: Selection) -> Callable[[int], Iterator[ColumnBatch]]:
-        """A reader of some records of the first source, and of those that their rows may have."""
+        """Return a reader of the records ``first`` of the first source, and of the records that their rows may have."""
         chosen = self.select_partners(first)
         return lambda number: self.sources[number].iterate_parts(chosen[number])

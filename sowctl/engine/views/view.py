@@ -1,7 +1,7 @@
 """A view as a source: its messages as of a moment, in a store like that of a topic.
 
-The present is read from the view's cache, which is brought up to date first. The past, and the present where no cache
-can be written, is computed into a temporary store.
+The current state is read from the view's cache, which is refreshed first. Past states, and the current state if no
+cache can be written, are computed into a temporary store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """The view as of a moment. Raises what its texts and the reading of its sources raise."""
+    """Open the view as of a moment. Raises the errors of compiling its texts and of reading its sources."""
     assert isinstance(entry, View)
     query = build_query(moment.instance, entry)
     path = find_cache_path(moment.instance, entry) if moment.at is None else None
@@ -45,7 +45,8 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
 
 
 def refresh_cache(moment: ViewInstant, entry: View) -> Refresh | None:
-    """Bring the cache of a view to a moment, and say how; None where it can have none. Raises why none is written."""
+    """Bring the cache of a view to a moment, and return the refresh; None if the view can have no cache. Raises the
+    errors of :meth:`Refresh.run`."""
     path = find_cache_path(moment.instance, entry)
     if path is None:
         return None
@@ -55,16 +56,14 @@ def refresh_cache(moment: ViewInstant, entry: View) -> Refresh | None:
 
 
 def plan_refresh(instance: Instance, entry: OtherEntry) -> RefreshPlan:
-    """Plan, at present, how the cache of a view would be brought up to date with its sources. Raises what opening
-    these raises.
-    """
+    """Return the current plan for refreshing the cache of a view. Raises the errors of opening its sources."""
     assert isinstance(entry, View)
-    # Nothing is opened by ``openers`` here, which would bring caches up to date.
+    # _open_current opens only sources that plan_refresh_at found to be up to date, so no cache is refreshed here.
     return run_at_instant(instance, entry, None, _open_current, lambda moment: plan_refresh_at(moment, entry))
 
 
 def _open_current(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """A view or conflated topic that is known to be up to date, or a queue, which has no cache."""
+    """Open a view or conflated topic that is known to be up to date, or a queue, which has no cache."""
     if isinstance(entry, View):
         return open_entry(moment, entry)
     from sowctl.engine.views.openers import open_derived_entry
@@ -73,7 +72,7 @@ def _open_current(moment: ViewInstant, entry: OtherEntry) -> Source:
 
 
 def plan_refresh_at(moment: ViewInstant, entry: View) -> RefreshPlan:
-    """Plan how the cache of a view would be brought up to date as of a moment, without doing so."""
+    """Return the plan for refreshing the cache of a view as of a moment, without executing it."""
     instance = moment.instance
     query, path = build_query(instance, entry), find_cache_path(instance, entry)
     if path is None:
@@ -93,12 +92,12 @@ def plan_refresh_at(moment: ViewInstant, entry: View) -> RefreshPlan:
 
 
 def _open_cached(moment: ViewInstant, entry: View, query: Query, path: Path) -> CurrentSource | None:
-    """The view from its cache; None where there can be none."""
+    """Open the view from its cache, refreshed if necessary; None if the cache cannot be written."""
     instance = moment.instance
     assert instance.config is not None
     refresh = Refresh(moment, entry, query, path)
     topic = replace(build_derived_topic(instance.config, entry), file=path)
-    # The usual case: nothing has changed, and no lock is taken.
+    # The usual case: nothing has changed, and no lock is needed.
     if not moment.fresh and (source := _open_if_current(moment, refresh, topic)) is not None:
         return source
     try:
@@ -109,31 +108,31 @@ def _open_cached(moment: ViewInstant, entry: View, query: Query, path: Path) -> 
         return None
     source = _open_if_current(moment, refresh, topic)
     if source is None:
-        # Another process has brought it further between the two.
+        # Another process has refreshed the cache to a later state in between.
         raise Moved
     return source
 
 
 def _open_if_current(moment: ViewInstant, refresh: Refresh, topic: TopicConfig) -> CurrentSource | None:
-    """The cache, if it shows the view as of the moment."""
+    """Open the cache if its state is that of the view at the moment, otherwise return None."""
     return open_if_current(moment, topic, lambda source: refresh.is_current(read_state(source.snapshot)))
 
 
 def open_computed(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """The view as of a moment, from all records of its topics and without any cache."""
+    """Open the view as of a moment, computed from all records of its topics without a cache."""
     assert isinstance(entry, View)
     return _open_temporary(moment, entry, build_query(moment.instance, entry))
 
 
 def _open_temporary(moment: ViewInstant, entry: View, query: Query) -> CurrentSource:
-    """The view in a temporary store."""
+    """Compute the view into a temporary store, and open it."""
     instance = moment.instance
     assert instance.config is not None
     with ExitStack() as stack:
         then = stack.enter_context(open_temporary_topic(build_derived_topic(instance.config, entry), "view"))
         assert then.file is not None
         definition = build_definition(instance.config.name, then)
-        # Without a creation time: its digest alone names its state, in the next process, too.
+        # Without a creation time, so that the digest alone identifies the state, also across processes.
         with build_store(then.file, definition, seam=instance.seam, now=0) as builder:
             with pause_collection():
                 append_messages(builder, compute_messages(moment, Program(instance, query), builder.path.parent))
