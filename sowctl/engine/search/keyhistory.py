@@ -228,7 +228,7 @@ def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[s
     ref = topic.ref
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
     with open_whole_log(instance) as log:
-        # Report missing older entries, so that an incomplete result is recognizable.
+        # Files removed during the read are an error, and earlier removals are reported: no result is silently partial.
         log.require_files_after()
         if not log.covers_topic(ref):
             instance.notify(

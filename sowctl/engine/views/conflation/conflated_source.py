@@ -1,9 +1,9 @@
-"""A conflated topic as a source: what it shows at an instant.
+"""A conflated topic as a source: its messages at an instant.
 
-It shows the messages of its source, their txids, times and keys included; what expires in the source is one change more
-and leaves with the next output. Where a journal records the source, a state depends on the journal and the instant
-alone, whether or not anything ran at that time (``behaviour`` 5.3, 11.42 to 11.46): the present is read from the kept
-state, which is brought to the clock first, the past is computed. Where none does, what was kept last is shown.
+These are messages of its source, with their txids, times and keys. Expiry in the source is a change like any other, and
+takes effect with the next output. With a journal of the source, a state depends only on the journal and the instant,
+not on when any command ran (``behaviour`` 5.3, 11.42 to 11.46): the current state is read from the stored state, which
+is advanced to the clock first, and past states are computed. Without a journal, the last stored state is used.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """The conflated topic as of a moment.
+    """Open the conflated topic as of a moment.
 
-    Raises what reading the journal raises; where none records the source, UsageError ``SOW-VIW-002`` if nothing was
-    kept, MissingError ``SOW-ENG-050`` for an instant before the kept state.
+    Raises the errors of reading the journal; without a journal, UsageError ``SOW-VIW-002`` if no state is stored, and
+    MissingError ``SOW-ENG-050`` for an instant before the stored state.
     """
     assert isinstance(entry, ConflatedTopic)
     path = find_cache_path(moment.instance, entry)
@@ -56,7 +56,7 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
 
 
 def read_current_status(instance: Instance, entry: OtherEntry) -> ConflationStatus:
-    """Read the present status of the kept state of a conflated topic; nothing is advanced."""
+    """Read the current status of the stored state of a conflated topic, without advancing it."""
     assert isinstance(entry, ConflatedTopic)
     return run_at_instant(instance, entry, None, open_entry, lambda moment: conflation_store.read_status(moment, entry))
 
@@ -90,10 +90,10 @@ def _build_kept_topic(moment: ViewInstant, entry: ConflatedTopic, path: Path) ->
 
 
 def _open_cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
-    """The kept state, brought to the present; None for the past, where none can be kept, or another process keeps a
-    later one."""
+    """Open the stored state, advanced to the present; None for a past state, if no state can be stored, or if another
+    process has stored a later one."""
     if find_last_txid(moment.at) is not None:
-        # The kept state may have entries behind this one whose times are earlier.
+        # The stored state may include entries after this txid with earlier times.
         return None
     keeper = ConflationStore(moment, entry, path)
     if not moment.fresh and (source := _open_if_current(moment, entry, keeper, path)) is not None:
@@ -114,7 +114,7 @@ def _open_cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> Curr
 def _open_if_current(
     moment: ViewInstant, entry: ConflatedTopic, keeper: ConflationStore, path: Path
 ) -> CurrentSource | None:
-    """The kept state, if it shows the conflated topic as of the moment."""
+    """Open the stored state if it is that of the conflated topic at the moment, otherwise return None."""
     topic = _build_kept_topic(moment, entry, path)
     can_be_made = moment.at is None and is_recorded(moment.instance, entry)
     return open_if_current(
@@ -123,10 +123,10 @@ def _open_if_current(
 
 
 def _open_computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
-    """Compute what is shown at the moment, from the beginning of the journal, into a temporary store."""
+    """Compute the state at the moment, from the beginning of the journal, into a temporary store."""
     instance = moment.instance
     assert instance.config is not None
-    # An instant in the future is the present.
+    # An instant in the future means the present.
     at = moment.now if moment.at is None else min(moment.at, moment.now)
     last = find_last_txid(at)
     if last is not None:
@@ -142,7 +142,7 @@ def _open_computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
         assert then.file is not None
         definition = build_definition(instance.config.name, then)
         outputs = TopicOutputs(instance, entry)
-        # Without a creation time: its digest alone names its state, in the next process, too.
+        # Without a creation time, so that the digest alone identifies the state, also across processes.
         with build_store(then.file, definition, seam=instance.seam, now=0) as builder:
             keys = sorted(shown)
             for start in range(0, len(keys), STORE_LIMITS.read_batch_records):

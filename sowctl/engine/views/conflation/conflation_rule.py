@@ -1,8 +1,8 @@
-"""The rule of conflation, key by key: from the changes of a source to those of a conflated topic (``behaviour`` 5.3).
+"""The rule of conflation: converts the changes of a source to those of a conflated topic, per key (``behaviour`` 5.3).
 
-The first change of a key opens its interval, later ones replace what is pending, and at the end of the interval the
-latest is shown. A change at the end itself still belongs to the interval. What was deleted before it was ever shown is
-never shown, and a change behind that opens a new interval (11.42, 11.43).
+The first change of a key opens its interval, later ones replace the pending value, and the latest is output at the end
+of the interval. A change exactly at the end still belongs to the interval. A message deleted before its first output is
+never output, and a change after that opens a new interval (11.42, 11.43).
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from sowctl.engine.views.conflation.timeline import KeyChange
 
 
 class PendingKey(NamedTuple):
-    """Value that a key will show at the end of its interval, None for none; ``opened``: the first change.
-    ``opened``: the first change.
-    """
+    """The pending value of a key, output at the end of its interval; None for a deletion. ``opened``: time of the first
+    change of the interval."""
 
     opened: int
     value: bytes | None
 
 
 class LateError(Exception):
-    """A change of a time that is over cannot be put in its place any more."""
+    """Raised if a change arrives too late to be applied at its time."""
 
 
 class TopicConflation:
-    """The keys of a conflated topic with an interval (microseconds), and what is pending of them.
+    """The keys of a conflated topic with an interval (microseconds), and their pending values.
 
-    It goes on from ``pending`` and from the keys of which ``shown`` says that there is something to see; ``ended`` says
-    when their last intervals ended, as far as changes of that time may still come.
+    Continues from a previous state: ``pending`` values; ``shown``: whether a key has a visible message; ``ended``: when
+    the last intervals of keys ended, if changes of that time may still arrive.
     """
 
     def __init__(
@@ -45,22 +44,22 @@ class TopicConflation:
         self.ended = {} if ended is None else ended
         self._interval = interval
         self._before = shown
-        # What became of keys since the beginning.
+        # Whether keys output since the start have a visible message.
         self._since: dict[bytes, bool] = {}
         self._ends = [(one.opened + interval, key) for key, one in self.pending.items()]
         heapq.heapify(self._ends)
 
     def conflate_changes(self, changes: Iterable[KeyChange], at: int) -> Iterator[KeyChange]:
-        """The conflated topic's changes, in the order of time, from those of its source up to an instant, inclusive.
+        """Yield the conflated topic's changes in time order, from those of its source up to an instant, inclusive.
 
-        Raises LateError for a change before one that opened an interval.
+        Raises LateError for a change earlier than the one that opened its interval.
         """
         for change in changes:
-            # Ends at the instant itself wait: this change belongs to them.
+            # Intervals that end at this time stay open, because the change belongs to them.
             yield from self._release_due(change.time)
             end = self.ended.get(change.key)
             if end is not None and end >= change.time:
-                # It was in the journal only after that output; the output holds it all the same.
+                # It was journalled after that output was computed, but belongs to it.
                 yield from self._output(end, change.key, change.value)
             else:
                 self._take(change)
@@ -77,14 +76,14 @@ class TopicConflation:
             heapq.heappush(self._ends, (change.time + self._interval, change.key))
 
     def _release_due(self, before: int) -> Iterator[KeyChange]:
-        """Yield what is shown, or is gone, at the ends of intervals before an instant."""
+        """Yield the outputs and deletions of intervals that ended before an instant."""
         while self._ends and self._ends[0][0] < before:
             end, key = heapq.heappop(self._ends)
             self.ended[key] = end
             yield from self._output(end, key, self.pending.pop(key).value)
 
     def _output(self, end: int, key: bytes, value: bytes | None) -> Iterator[KeyChange]:
-        # Never shown, and gone again: silent.
+        # No output for a key deleted before its first output.
         if value is not None or self._is_shown(key):
             self._since[key] = value is not None
             yield KeyChange(end, key, value)

@@ -1,8 +1,8 @@
-"""The kept state of a conflated topic: what it showed at an instant, and what was pending then (``sow-view(5)``).
+"""The stored state of a conflated topic: its messages at an instant, and the pending ones (``sow-view(5)``).
 
-Where a journal records the source, the state is a cache: it goes on from where it stands, and is made anew where that
-is not possible. Where none does, it is the only thing that knows; then it advances by looking at the source, and
-deletions count from when they were seen. Either way it is a store of the messages that are shown, with further tables.
+With a journal of the source, the state is a cache: it advances from its position, or is rebuilt if that is not
+possible. Without a journal, the state is the only copy: it advances by comparing the source with digests, and the time
+of a deletion is the time of its detection. In both cases it is a store of the output messages, with further tables.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class AdvanceReport(Struct, frozen=True):
-    """Result of an advance: messages that were shown, that went, and that are pending; ``way`` in words."""
+    """Result of an advance: numbers of messages output, removed and pending; ``way``: the action, as a word."""
 
     shown: int
     gone: int
@@ -66,7 +66,7 @@ class AdvanceReport(Struct, frozen=True):
 
 
 class ConflationStore:
-    """The kept state of one conflated topic, at a moment."""
+    """The stored state of one conflated topic, at a moment."""
 
     def __init__(self, moment: ViewInstant, entry: ConflatedTopic, path: Path) -> None:
         self._moment, self._entry, self._path = moment, entry, path
@@ -76,20 +76,20 @@ class ConflationStore:
         self._store_definition = build_definition(self._instance.config.name, self._topic)
         self._digest = definition_digest(self._instance, entry)
         self.recorded = is_recorded(self._instance, entry)
-        # An instant in the future is the present.
+        # An instant in the future means the present.
         self._at = moment.now if moment.at is None else min(moment.at, moment.now)
 
-    # questions -------------------------------------------------------------------------------------------------------
+    # queries ---------------------------------------------------------------------------------------------------------
 
     def is_current(self, kept: ConflationState | None) -> bool:
-        """Return whether a kept state is that of the moment: nothing was published since, and nothing was due."""
+        """Return whether a stored state is that of the moment: no publish since, and nothing due."""
         if kept is None or not self._fits(kept) or kept.clock > self._at or 0 < kept.due <= self._at:
             return False
         lineage, last, _ = self._log()
         return kept.lineage == lineage and last <= kept.applied
 
     def count_txids_behind(self, kept: ConflationState) -> int:
-        """Count the txids of the log by which a kept state is behind the last entry of the topics below."""
+        """Return the number of txids by which a stored state lags the last entry of the underlying topics."""
         return max(0, self._log()[1] - kept.applied)
 
     def _fits(self, kept: ConflationState) -> bool:
@@ -98,14 +98,14 @@ class ConflationStore:
         return self._is_of_this_log(kept)
 
     def _is_of_this_log(self, kept: ConflationState) -> bool:
-        """Return whether the journal is the one that was read, and not another copy, which has the same lineage."""
+        """Return whether the journal is the one that was read, and not another copy with the same lineage."""
         if kept.block is None or not self.recorded or not has_log(self._instance):
             return True
         with open_log(self._instance) as log:
             return kept.lineage != log.lineage.hex() or log.has_block(kept.block[:3], kept.block[3])
 
     def _log(self) -> tuple[str, int, int]:
-        """The journal's lineage; last txid and time of the topics below, as far as the moment goes."""
+        """Return the journal's lineage, and the last txid (up to the moment) and time of the underlying topics."""
         if not self.recorded or not has_log(self._instance):
             return "", 0, 0
         with open_log(self._instance) as log:
@@ -121,9 +121,10 @@ class ConflationStore:
     # advancing -------------------------------------------------------------------------------------------------------
 
     def advance(self) -> AdvanceReport:
-        """Bring the kept state to the moment. Raises StorageError, LockedError, RefusedError where none can be written.
+        """Advance the stored state to the moment. Raises StorageError, LockedError, RefusedError if it cannot be
+        written.
 
-        A state that another process has brought further is left as it is.
+        A later state, stored by another process, is left unchanged.
         """
         instance = self._instance
         make_directories(self._path.parent, instance.seam)
@@ -136,14 +137,14 @@ class ConflationStore:
             try:
                 report = self._advance_if_usable(store)
             except DamageError:
-                # What is recorded follows from the journal, whatever has become of the file.
+                # With a journal, a damaged state can be rebuilt.
                 if not self.recorded:
                     raise
                 report = None
             return self._build(store.lock) if report is None else report
 
     def _advance_if_usable(self, store: Store) -> AdvanceReport | None:
-        """Bring the state in an open store to the moment; None where it has to be made anew. Raises DamageError."""
+        """Advance the state in an open store to the moment; None if it must be rebuilt. Raises DamageError."""
         with store.open_snapshot() as snapshot:
             kept = read_state(snapshot)
         if kept is None or kept.definition != self._digest:
@@ -160,7 +161,7 @@ class ConflationStore:
             return None
 
     def _open_store(self) -> Store | None:
-        """The kept store, open to be written; None where there is none that can be used."""
+        """Open the store for writing; None if it does not exist or must be rebuilt."""
         if not self._path.exists():
             return None
         try:
@@ -169,7 +170,7 @@ class ConflationStore:
                 write=True,
                 seam=self._instance.seam,
                 lock_wait=self._instance.lock_wait,
-                # Where nothing else knows, what was shown has to stay.
+                # Without a journal, the state cannot be recomputed, so it must survive a crash.
                 durable=not self.recorded,
                 command=self._instance.holder,
             )
@@ -201,7 +202,7 @@ class ConflationStore:
                 living = self._read_expirations(snapshot, before) if can_expire(source.expiration) else {}
                 found = iterate_topic_changes(self._instance, source, stretch, living)
                 if can_expire(source.expiration):
-                    # A message that came late may have kept another one from expiring.
+                    # A late message may have prevented an expiry that was already output.
                     found = _require_on_time(found, kept.clock)
             else:
                 raise LateError
@@ -231,14 +232,14 @@ class ConflationStore:
         return AdvanceReport(len(puts), len(gone), len(conflation.pending), "advanced")
 
     def _read_expirations(self, snapshot: Reader, pending: Mapping[bytes, PendingKey]) -> dict[bytes, int]:
-        """The expirations up to the moment of messages that are the latest of their keys."""
+        """Return the expirations up to the moment of the latest messages of keys."""
         found = {key: read_expiration(one.value) for key, one in pending.items() if one.value is not None}
         keys = [key for key in snapshot.iter_expired_keys(self._moment.now) if key not in pending]
         found |= {key: read_expiration(value) for key, value in snapshot.read_values(keys).items()}
         return found
 
     def _build(self, lock: WriterLock) -> AdvanceReport:
-        """The state anew: from the journal's beginning, or from what the source holds now."""
+        """Rebuild the state: from the beginning of the journal, or from the current records of the source."""
         moment, instance = self._moment, self._instance
         conflation = TopicConflation(self._entry.interval_us)
         seen = SourceDigests(None) if not self.recorded else None
@@ -278,7 +279,7 @@ class ConflationStore:
         return AdvanceReport(len(shown), 0, len(conflation.pending), "computed")
 
     def _select_ended(self, conflation: TopicConflation) -> dict[bytes, int]:
-        """The ends of intervals that a change to come may belong to: times never decrease within a topic."""
+        """Return the ends of intervals to which a later entry may belong: times never decrease within a topic."""
         source = find_entry(self._instance, self._entry.source)
         if not self.recorded or not isinstance(source, TopicConfig):
             return {}
@@ -289,13 +290,13 @@ class ConflationStore:
         lineage, last, latest = self._log()
         now = self._moment.now
         if latest > now:
-            # An entry of a later time is taken when its time comes: look again each time.
+            # An entry with a time in the future is applied when its time is reached: check again on each read.
             due = now + 1
             last = 0
         return ConflationState(STATE_VERSION, self._digest, lineage, last, now, due, source, self._last_block())
 
     def _last_block(self) -> tuple[int, int, int, int] | None:
-        """The last block of the journal, with the last txid of its file then; None where there is none."""
+        """Return the last block of the journal, with the current last txid of its file; None if there is none."""
         if not self.recorded or not has_log(self._instance):
             return None
         with open_log(self._instance) as log:
@@ -313,7 +314,7 @@ class ConflationStore:
         if snapshot is not None:
             ends.append(snapshot.find_next_expiry(self._moment.now) or 0)
         source = find_entry(self._instance, self._entry.source)
-        # Of a topic all is known above.
+        # For a topic, the times above are complete.
         if self.recorded and not isinstance(source, TopicConfig):
             ends.append(self._find_due_below(source))
         return min((end for end in ends if end), default=0)
@@ -321,7 +322,7 @@ class ConflationStore:
     def _find_due_below(self, source: SowEntry) -> int:
         """Return the next time at which a source may change without a publish."""
         if isinstance(source, TopicConfig):
-            # Records that are in no message may expire, too: looked at each time.
+            # Records that are in no message may expire, too: check again on each read.
             return self._moment.now + 1 if can_expire(source.expiration) else 0
         if isinstance(source, View):
             refs = build_query(self._instance, source).sources
@@ -337,7 +338,7 @@ class ConflationStore:
         return self._moment.now + 1
 
     def read(self) -> ConflationState | None:
-        """Read the kept state as it is now."""
+        """Read the stored state; None if it is missing or unusable."""
         try:
             with (
                 Store.open(self._path, write=False, seam=self._instance.seam) as store,
@@ -349,7 +350,8 @@ class ConflationStore:
 
 
 class ConflationStatus(Struct, frozen=True):
-    """Status of a kept state: file, state (None: there is none), store's meta record, pending, bytes, currency, lag."""
+    """Status of a stored state: path, state (None: missing), meta record of its store, number of pending messages, size
+    in bytes, whether it is current, and lag in txids."""
 
     path: Path | None
     kept: ConflationState | None = None
@@ -361,12 +363,12 @@ class ConflationStatus(Struct, frozen=True):
 
     @property
     def messages(self) -> int:
-        """Messages that are shown."""
+        """Number of output messages."""
         return 0 if self.meta is None else self.meta.records
 
 
 def read_status(moment: ViewInstant, entry: ConflatedTopic) -> ConflationStatus:
-    """Read the status of a conflated topic's kept state at a moment; nothing is brought further for that."""
+    """Read the status of a conflated topic's stored state at a moment, without advancing it."""
     path = find_cache_path(moment.instance, entry)
     if path is None or not path.exists():
         return ConflationStatus(path)

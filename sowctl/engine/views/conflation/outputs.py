@@ -1,8 +1,8 @@
-"""Outputs of a conflated topic for the messages that it shows: enrichment, and names of its logical topics.
+"""Output messages of a conflated topic: enrichment, and names of its logical topics.
 
-The same message and instant give the same output at every computation: the clock of an enrichment is the end of the
-interval, and what it takes for random follows from key and instant. Called by
-:mod:`sowctl.engine.views.conflation.conflated_source`.
+The same message and instant always produce the same output: the clock of an enrichment is the end of the interval, and
+its random bytes are derived from key and instant. Called by :mod:`sowctl.engine.views.conflation.conflated_source`,
+:mod:`sowctl.engine.views.conflation.conflation_store` and :mod:`sowctl.engine.views.conflation.source_changes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TopicOutputs:
-    """The outputs of one conflated topic. Raises ConfigError where its enrichment cannot be used."""
+    """Builds the outputs of one conflated topic. Raises ConfigError if its enrichment is invalid."""
 
     def __init__(self, instance: Instance, entry: ConflatedTopic) -> None:
         self._entry = entry
@@ -43,16 +43,16 @@ class TopicOutputs:
         return found[:count]
 
     def apply_output(self, change: KeyChange) -> KeyChange:
-        """A change with its output as its value."""
+        """Return the change with its value replaced by the output."""
         return change if change.value is None else change._replace(value=self.build_value(change))
 
     def build_value(self, change: KeyChange) -> bytes:
-        """The stored value that is shown for a message from an instant on. Raises InputError ``SOW-QRY-004``."""
+        """Build the stored value of the output for a change. Raises InputError ``SOW-QRY-004``."""
         time, key, value = change
         assert value is not None
         form = self._entry.topic_format
         if self._phase is None and form is None:
-            # Nothing is made of it: the stored bytes are passed on with their checksum.
+            # No transformation: return the stored bytes with their checksum.
             return value
         record = decode_record(key, value)
         payload, logical = record.payload, record.logical_topic

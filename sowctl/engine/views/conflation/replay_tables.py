@@ -1,6 +1,6 @@
-"""Tables of a temporary store while the history of a view is replayed: rows, groups, and for joins the records.
+"""Tables of a temporary store for replaying the history of a view: rows, groups, and for joins the records.
 
-The tables are those of :mod:`sowctl.store.tables`; keys and values are made here alone.
+The tables are those of :mod:`sowctl.store.tables`; only this module defines their keys and values.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DIGEST_BYTES = 16
 _STAMP_LAYOUT = Layout(">QQ")
 STAMP_BYTES = _STAMP_LAYOUT.size
 SEEK_BYTES = 1 + DIGEST_BYTES
-"""Bytes of a step and the digest of the texts that are looked for there."""
+"""Size of a seek: a join step and the digest of the texts sought in it."""
 MAX_REMEMBERED_SEEKS = 10_000
-"""Seeks that are remembered: many records look for the same few."""
+"""Size of the cache of encoded seeks: many records have the same few."""
 
 
 def encode_stamp(stamp: Sequence[int]) -> bytes:
@@ -48,12 +48,12 @@ def encode_stamp(stamp: Sequence[int]) -> bytes:
 
 @lru_cache(maxsize=MAX_REMEMBERED_SEEKS)
 def encode_seek(step: int, texts: Texts) -> bytes:
-    """A step of the join and the digest of texts there; ``None`` is a text of its own."""
+    """Encode a join step and the digest of the sought texts; ``None`` differs from every text."""
     return bytes((step,)) + xxh3_128_digest(encode_slots([text if text is None else bytes(text) for text in texts]))
 
 
 def record_seeks(lookup: Lookup, sought: set[bytes]) -> Lookup:
-    """A lookup that adds what is looked for to ``sought``."""
+    """Return a lookup that adds every seek to ``sought``."""
 
     def found(number: int, texts: Texts) -> Sequence[ViewRecord]:
         sought.add(encode_seek(number, texts))
@@ -63,19 +63,19 @@ def record_seeks(lookup: Lookup, sought: set[bytes]) -> Lookup:
 
 
 def encode_record(record: ViewRecord) -> bytes:
-    """A record as the table of records has it: ``[stamp, header or nil, values, texts]``."""
+    """Encode a record for the table of records: ``[stamp, header or nil, values, texts]``."""
     header = None if record.header is None else list(astuple(record.header))
     return encode_slots([list(record.stamp), header, list(record.values), list(record.texts)])
 
 
 def decode_record(key: bytes, data: bytes) -> ViewRecord:
-    """The record of :func:`encode_record`."""
+    """Decode the bytes of :func:`encode_record`."""
     stamp, header, values, texts = decode_slots(data)
     return ViewRecord(key, tuple(stamp), None if header is None else Header(*header), tuple(values), tuple(texts))
 
 
 class JoinTables:
-    """The tables of joins in a transaction: the records of all sources, and who looks for whom."""
+    """The tables of joins in a transaction: the records of all sources, and which first records seek which texts."""
 
     def __init__(self, program: Program, table: Callable[[str], Table]) -> None:
         self._program = program
@@ -86,19 +86,19 @@ class JoinTables:
             self._steps.setdefault(place, []).append(number)
 
     def read_record(self, source: int, key: bytes) -> ViewRecord | None:
-        """A record of a source as it is kept."""
+        """Return the stored record of a source."""
         found = self._records.get(bytes((source,)) + key)
         return None if found is None else decode_record(key, found)
 
     def find_records(self, number: int, texts: Texts) -> list[ViewRecord]:
-        """The records that meet the texts of a step, in key order."""
+        """Return the records that match the texts of a step, in key order."""
         source = self._program.step_places[number].source
         keys = [key[SEEK_BYTES:] for key, _ in self._partners.walk(encode_seek(number, texts))]
         found = [self.read_record(source, key) for key in keys]
         return [one for one in found if one is not None and read_right_texts(self._program, number, one) == texts]
 
     def replace_record(self, source: int, key: bytes, old: ViewRecord | None, new: ViewRecord | None) -> set[bytes]:
-        """Put a record in the place of another one, or of none; the keys of the first records that it may concern."""
+        """Replace, add or remove a record. Return the keys of the first records whose rows may change."""
         if new is None:
             self._records.delete((bytes((source,)) + key,))
         else:
@@ -114,12 +114,12 @@ class JoinTables:
                     self._partners.put(((seek + key, b""),))
                 else:
                     self._partners.delete((seek + key,))
-                # Whoever looks for these texts finds one record more, or less, or another one.
+                # First records that seek these texts gain, lose or change a partner.
                 concerned |= {found[SEEK_BYTES:] for found, _ in self._seekers.walk(seek)}
         return concerned
 
     def replace_seeks(self, root: bytes, sought: set[bytes]) -> None:
-        """Say what a first record's rows look for, in the place of what was said before."""
+        """Replace the stored seeks of a first record's rows."""
         known = self._roots.get(root) or b""
         before = {known[at : at + SEEK_BYTES] for at in range(0, len(known), SEEK_BYTES)}
         if before == sought:
@@ -139,12 +139,12 @@ class RowTables:
         self.places, self.rows, self.groups = table(PLACES_TABLE), table(ROWS_TABLE), table(GROUPS_TABLE)
 
     def find_root_rows(self, root: bytes, *, joined: bool) -> list[tuple[bytes, bytes]]:
-        """The order of each row of a first record, and where it stands in the table of rows."""
+        """Return the order of each row of a first record, and its key in the table of rows."""
         if not joined:
             found = self.places.get(root)
             return [] if found is None else [(root, found + root)]
         return [(order, place + order) for order, place in self.places.walk(root)]
 
     def iterate_group(self, digest: bytes, descending: bool) -> Iterator[bytes]:
-        """The packed contributions of a group by stamp."""
+        """Yield the encoded contributions of a group, ordered by stamp."""
         return (value for _, value in self.rows.walk(digest, descending=descending))

@@ -1,15 +1,15 @@
-"""A view brought from one change of its sources to the next, for its history: what each means for rows and groups.
+"""Replaying the history of a view change by change: applies each change of a source to rows, groups and messages.
 
-Of every record that has changed, the rows that it made before are taken back out of their groups and those that it
-makes now are added. Of a join every row begins with one record of the first source, so a change of any source is one of
-some of these: those that look for the texts of the record that changed (``behaviour`` 5.2).
+For each changed record, its previous rows are retracted from their groups and its new rows are added. In a join every
+row begins with one record of the first source. A change of any source therefore affects the first records that seek
+the texts of the changed record (``behaviour`` 5.2).
 
-A conflated topic over a view asks for the messages after every single change: two changes of one instant that cancel
-each other open an interval, and what is shown has the stamp of the last change of its payload (11.44). So a change
-costs a few reads and writes of tables, and the state of its groups: with MIN, MAX and the like, their distinct values.
-Caches compute all affected groups of many changes at once, from columns
-(:mod:`sowctl.engine.views.column_refresh`). Done for each change, that takes 1.7 ms of processor time instead of 0.3
-where 10,000 records are in 1,000 groups, and 7.4 instead of 0.3 where 100,000 are in one, of which a SUM is asked.
+A conflated topic over a view needs the messages after every single change: two changes at one instant that cancel each
+other open an interval, and an output has the stamp of the last change of its payload (11.44). So a change costs a few
+reads and writes of tables, and the state of its groups, which includes distinct values for MIN, MAX and similar.
+Caches instead compute all groups affected by many changes in one step, from columns
+(:mod:`sowctl.engine.views.column_refresh`). For single changes, that takes 1.7 ms of processor time instead of 0.3 with
+10,000 records in 1,000 groups, and 7.4 instead of 0.3 with 100,000 records in one group with a SUM.
 
 Called by :mod:`sowctl.engine.views.conflation.rowchanges`.
 """
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 Changes = Mapping[bytes, ViewRecord | None]
-"""The records of a source that may have changed, by key, as they are now; None for one that is gone."""
+"""The current records of a source that may have changed, by key; None for a removed record."""
 
 
 class Contributions:
-    """Rows, each with the digest of its group and its contribution to it."""
+    """For each of some rows, the digest of its group and its contribution to the group."""
 
     def __init__(self, program: Program, retractable: RetractableProjection, rows: Sequence[JoinedRow]) -> None:
         headers = [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
-        # The order makes stamps unique: of rows of one instant, the later in it is the later one.
+        # The order makes stamps unique: among rows with equal stamps, the last in order is the latest.
         stamps = [(*row.stamp, row.order) for row in rows]
         values = [row.values for row in rows]
         keys, self.contributions = evaluate_records(
@@ -65,7 +65,7 @@ class Contributions:
 
 
 class IncrementalUpdate:
-    """Changes applied to the tables in one transaction. Raises DamageError where they are of another view."""
+    """Applies changes to the tables in one transaction. Raises DamageError if the tables belong to another view."""
 
     def __init__(self, program: Program, txn: WriteTxn) -> None:
         self._program = program
@@ -77,12 +77,12 @@ class IncrementalUpdate:
         self._fresh: dict[bytes, list[Contribution]] = {}
 
     def apply(self, changes: Sequence[Changes]) -> int:
-        """Bring rows, groups and messages up to date with ``changes`` of each source; how many rows there are more."""
+        """Apply ``changes`` of each source to rows, groups and messages. Return the increase in the number of rows."""
         if self._joins is None:
             self._rows_of_one(changes[0])
         else:
             self._rows_of_joins(self._joins, changes)
-        # After all rows are written: a group that lost its minimum or latest value reads the table of rows again.
+        # After writing all rows, because a group that lost its minimum or latest value reads the table of rows.
         self._groups()
         return sum(map(len, self._fresh.values())) - sum(map(len, self._gone.values()))
 
@@ -101,7 +101,7 @@ class IncrementalUpdate:
                 old, new = tables.read_record(source, key), records[key]
                 if old != new:
                     concerned |= tables.replace_record(source, key, old, new)
-        # All records are as they will be before any row is made of them.
+        # Rows are built only after all records are updated.
         roots = sorted(concerned)
         for start in range(0, len(roots), STORE_LIMITS.read_batch_records):
             some = roots[start : start + STORE_LIMITS.read_batch_records]
@@ -114,7 +114,7 @@ class IncrementalUpdate:
             self._exchange(some, finish_rows(self._program, rows))
 
     def _exchange(self, roots: Sequence[bytes], rows: Sequence[JoinedRow]) -> None:
-        """Put ``rows`` in the place of those that first records made before."""
+        """Replace the previous rows of first records by ``rows``."""
         tables, retractable = self._rows, self._retractable
         before: dict[bytes, bytes] = {}
         for root in roots:
@@ -124,7 +124,7 @@ class IncrementalUpdate:
         put: list[tuple[bytes, bytes]] = []
         for row, digest, place, one in zip(rows, made.digests, made.places, made.contributions, strict=True):
             data = retractable.encode_contribution(one)
-            # What is there already, byte for byte, stays: neither its group nor its message changes.
+            # An identical row is kept: neither its group nor its message changes.
             if before.get(row.order) == place and old.get(place) == data:
                 del before[row.order]
                 continue
@@ -134,7 +134,7 @@ class IncrementalUpdate:
             self._gone.setdefault(place[:DIGEST_BYTES], []).append(
                 retractable.decode_contribution(_require_row(old, place))
             )
-        # Deleted first: a row whose contribution changed may be put at the same place.
+        # Delete first, because a row with a changed contribution may have the same key.
         tables.rows.delete(before.values())
         tables.places.delete(order for order in before)
         tables.rows.put(sorted(put))

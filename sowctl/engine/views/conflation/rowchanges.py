@@ -1,6 +1,6 @@
-"""Changes of a view's rows over time: those of its topics, one by one, applied to a cache.
+"""Changes of a view's rows over time, computed by applying the changes of its topics one by one to a temporary store.
 
-The cache is a temporary one that begins empty. A change of a source that leaves a row as it is, is none of the view
+The store is empty at the start. A change of a source that does not change a row is not a change of the view
 (``behaviour`` 11.44). Called by :mod:`sowctl.engine.views.conflation.source_changes`.
 """
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 TRANSACTION_CHANGES = 1000
-"""Changes in one transaction."""
+"""Number of changes per transaction."""
 
 
 def iterate_row_changes(instance: Instance, view: View, sources: Sequence[Iterable[KeyChange]]) -> Iterator[KeyChange]:
-    """The changes of a view's rows, in the order of time, from those of its sources (in the view's order).
+    """Yield the changes of a view's rows in time order, from those of its sources (in the view's order).
 
-    Raises what the view's texts do, and InputError ``SOW-QRY-004`` for a message that cannot be read.
+    Raises the errors of compiling the view's texts, and InputError ``SOW-QRY-004`` for a message that cannot be read.
     """
     assert instance.config is not None
     program = Program(instance, build_query(instance, view))
     readers = [RecordReader(program, number) for number in range(len(program.query.sources))]
     numbered = [_number_changes(number, found) for number, found in enumerate(sources)]
-    # Of one instant, the sources in their order.
+    # At equal times, changes are in the order of the sources.
     merged = heapq.merge(*numbered, key=itemgetter(0, 1))
     with open_temporary_topic(build_derived_topic(instance.config, view), "rows") as topic:
         assert topic.file is not None
@@ -62,7 +62,7 @@ def iterate_row_changes(instance: Instance, view: View, sources: Sequence[Iterab
 
 
 def _number_changes(number: int, found: Iterable[KeyChange]) -> Iterator[tuple[int, int, KeyChange]]:
-    # A function, because a generator expression would read the number when the last source has set it.
+    # A function, because a generator expression would bind the number late and see that of the last source.
     for change in found:
         yield change.time, number, change
 
@@ -79,7 +79,7 @@ def _apply_change(
 
 
 class _RowRecorder(IncrementalUpdate):
-    """An upkeep that notes which rows changed: the new stored value, None for a row that is gone."""
+    """An update that records which rows changed: the new stored value, None for a removed row."""
 
     def __init__(self, program: Program, txn: WriteTxn) -> None:
         super().__init__(program, txn)
@@ -90,7 +90,7 @@ class _RowRecorder(IncrementalUpdate):
         olds = self._transaction.read_values(sorted(messages.keys() | empty))
         self.noted += [(key, None) for key in sorted(empty & olds.keys())]
         for key in sorted(messages):
-            # Of equal rows the latest record may be another one.
+            # Compare payloads only: stamps of equal rows may differ, because the latest record may be another one.
             if key not in olds or extract_payloads([olds[key]]) != extract_payloads([messages[key]]):
                 self.noted.append((key, messages[key]))
         super()._messages(messages, empty)

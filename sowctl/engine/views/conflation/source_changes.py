@@ -1,7 +1,7 @@
-"""Changes of the source of a conflated topic, whatever it is, in the order of time.
+"""Changes of the source of a conflated topic, of any kind, in time order.
 
-A topic's are in its journal, a conflated topic's follow from those of its own source, a view's from those of all of its
-topics. Called by :mod:`sowctl.engine.views.conflation.conflated_source` and
+Changes of a topic are read from its journal. Those of a conflated topic are computed from its own source, those of a
+view from all of its sources. Called by :mod:`sowctl.engine.views.conflation.conflated_source` and
 :mod:`sowctl.engine.views.conflation.conflation_store`.
 """
 
@@ -29,9 +29,9 @@ BATCH_CHANGES = 1000
 
 
 def iterate_conflated_changes(instance: Instance, entry: ConflatedTopic, stretch: LogStretch) -> Iterator[KeyChange]:
-    """Yield the changes of a conflated topic from its beginning: the messages of its source, as these have them.
+    """Yield the changes of a conflated topic from its beginning, with the unmodified messages of its source.
 
-    Raises what reading the journal raises, UsageError ``SOW-VIW-002`` for a source that no journal records.
+    Raises the errors of reading the journal, and UsageError ``SOW-VIW-002`` for a source without a journal.
     """
     source = find_entry(instance, entry.source)
     found = filter_changes(instance, entry, iterate_source_changes(instance, source, stretch, entry))
@@ -41,9 +41,8 @@ def iterate_conflated_changes(instance: Instance, entry: ConflatedTopic, stretch
 def iterate_source_changes(
     instance: Instance, source: SowEntry, stretch: LogStretch, entry: ConflatedTopic
 ) -> Iterator[KeyChange]:
-    """The changes of the source of a conflated topic, from its beginning. Raises as
-    :func:`iterate_conflated_changes`.
-    """
+    """Yield the changes of the source of a conflated topic, from its beginning. Raises the errors of
+    :func:`iterate_conflated_changes`."""
     if isinstance(source, ConflatedTopic):
         return map(TopicOutputs(instance, source).apply_output, iterate_conflated_changes(instance, source, stretch))
     if isinstance(source, View):
@@ -59,8 +58,7 @@ def iterate_source_changes(
 
 
 def filter_changes(instance: Instance, entry: ConflatedTopic, found: Iterable[KeyChange]) -> Iterator[KeyChange]:
-    """Yield changes in the form that a conflated topic reads: a message that its filter does not leave is gone
-    (11.46)."""
+    """Apply the filter of a conflated topic to changes: a message that does not match becomes a deletion (11.46)."""
     if not entry.filter:
         yield from found
         return
@@ -82,7 +80,7 @@ def filter_changes(instance: Instance, entry: ConflatedTopic, found: Iterable[Ke
 
 
 def build_unrecorded_error(entry: ConflatedTopic, source: str) -> UsageError:
-    """The error for a conflated topic whose state nothing tells."""
+    """Return the error for a conflated topic without a journal and without a stored state."""
     return UsageError(
         "SOW-VIW-002",
         f"cannot compute {entry.name!r}: its source {source!r} has no journal",

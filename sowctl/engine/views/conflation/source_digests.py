@@ -1,6 +1,7 @@
-"""A source without a journal: its changes since it was read last, found by digests (``sow-view(5)``).
+"""Changes of a source without a journal since its last read, detected by digests (``sow-view(5)``).
 
-Called by :mod:`sowctl.engine.views.conflation.conflation_store`. What came and went between two looks is not seen.
+Called by :mod:`sowctl.engine.views.conflation.conflation_store`. Intermediate changes between two reads are not
+detected.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SourceDigests:
-    """Digests of a source that no journal records: one for each message that its filter left."""
+    """Digests of the messages of a source without a journal, one per message."""
 
     def __init__(self, reader: Reader | None) -> None:
         table = None if reader is None else reader.open_table(SEEN_TABLE)
@@ -36,7 +37,7 @@ class SourceDigests:
     def find_changes(
         self, moment: ViewInstant, entry: ConflatedTopic, kept: ConflationState | None
     ) -> Iterator[KeyChange]:
-        """Yield what is different in the source, in the order of time: of a topic's message its own time, else now."""
+        """Yield the changes of the source in time order: a topic's message at its own time, other changes now."""
         source = moment.find_source(entry.source)
         stored = source.stored_source
         keys: set[bytes] | None = None
@@ -56,8 +57,8 @@ class SourceDigests:
                 source.find_records(wanted[at : at + STORE_LIMITS.read_batch_records])
                 for at in range(0, len(wanted), STORE_LIMITS.read_batch_records)
             )
-        # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
-        # message of a topic came at its own time; when one came into a derived entry, it does not say.
+        # A message published before the last read but detected only now is dated just after that read. A topic's
+        # message has its publish time; the time at which a message entered a derived entry is unknown.
         earliest = 0 if kept is None else kept.clock + 1
         topic = find_entry(moment.instance, entry.source)
         if not isinstance(topic, TopicConfig):
@@ -76,7 +77,7 @@ class SourceDigests:
         yield from sorted(found, key=lambda change: change.time)
 
     def write(self, txn: WriteTxn) -> None:
-        """Write what is different from before."""
+        """Write the changed digests."""
         table = txn.open_table(SEEN_TABLE)
         table.delete(self._before.keys() - self._after.keys())
         changed = ((key, digest) for key, digest in self._after.items() if self._before.get(key) != digest)

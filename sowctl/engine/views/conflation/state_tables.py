@@ -1,6 +1,6 @@
-"""Kept state of a conflated topic, and its table of pending messages (``sow-view(5)``).
+"""Tables of the stored state of a conflated topic: meta record, pending messages, ended intervals (``sow-view(5)``).
 
-Written and read by :mod:`sowctl.engine.views.conflation.conflation_store` alone, which advances it.
+Only :mod:`sowctl.engine.views.conflation.conflation_store` advances the state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 STATE_VERSION = 1
-"""Of the tables and of what they hold; where a journal records the source, a state of another one is made anew."""
+"""Version of the tables and their content. With a journal, a state of another version is rebuilt."""
 STATE_TABLE, PENDING_TABLE, ENDED_TABLE, SEEN_TABLE = (
     "conflated:state",
     "conflated:pending",
@@ -39,13 +39,13 @@ _UNPACK = msgspec.msgpack.Decoder(tuple[int, bytes | None])
 
 
 class ConflationState(Struct, frozen=True):
-    """Kept state of a conflated topic. Times in microseconds since 1970 UTC.
+    """Stored state of a conflated topic. Times in microseconds since 1970 UTC.
 
-    ``definition``: digest of everything that what is shown depends on besides messages; ``lineage`` and ``applied``:
-    the journal, and the txid up to which its entries are taken; both empty where none records the source; ``clock``:
-    the instant up to which it is advanced; ``due``: the next instant at which something is shown, goes or expires
-    though nothing is published, 0 for never; ``source``: digest of the source's store as it was seen last; ``block``:
-    the last block of the journal then (number of its file, offset, header CRC, last txid): it tells copies apart.
+    ``definition``: digest of everything except messages that the outputs depend on; ``lineage`` and ``applied``: the
+    journal, and the txid up to which its entries are applied, empty and 0 without a journal; ``clock``: instant up to
+    which the state is advanced; ``due``: next instant at which a message is output, removed or expires without a
+    publish, 0 for never; ``source``: digest of the source's store at the last read; ``block``: the last block of the
+    journal at that time (number of its file, offset, header CRC, last txid), which distinguishes copies.
     """
 
     version: int
@@ -59,7 +59,7 @@ class ConflationState(Struct, frozen=True):
 
 
 def read_state(reader: Reader) -> ConflationState | None:
-    """Read the kept state; None for one of another version, or of nothing of use."""
+    """Read the stored state; None if it is missing, unreadable or of another version."""
     try:
         table = reader.open_table(STATE_TABLE)
         raw = None if table is None else table.get(_KEY)
@@ -70,17 +70,16 @@ def read_state(reader: Reader) -> ConflationState | None:
 
 
 def is_recorded(instance: Instance, entry: ConflatedTopic) -> bool:
-    """Return whether a journal records every topic that a conflated topic is made of."""
+    """Return whether all topics underlying a conflated topic are journalled."""
     entries = [find_entry(instance, ref) for ref in list_topic_refs(instance, entry)]
     return all(topic.journalled for topic in entries if isinstance(topic, TopicConfig))
 
 
 def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
-    """A digest of what a conflated topic shows besides the messages of its topics."""
+    """Return a digest of everything except messages that the outputs of a conflated topic depend on."""
     assert instance.config is not None
     config = instance.config
-    # Must contain every setting that changes what is shown: if one is missing, a state made with its old value stays in
-    # use.
+    # Must contain every setting that affects outputs: otherwise a state computed with an old value remains in use.
     parts: list[Any] = [STATE_VERSION, config.name, config.group, config.functions]
     waiting: list[Any] = [entry]
     while waiting:
@@ -99,19 +98,19 @@ def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
 
 
 def read_pending(reader: Reader) -> dict[bytes, PendingKey]:
-    """Read the pending messages of a kept state."""
+    """Read the pending messages of a stored state."""
     table = reader.open_table(PENDING_TABLE)
     return {} if table is None else {key: PendingKey(*_UNPACK.decode(value)) for key, value in table.walk()}
 
 
 def read_ended(reader: Reader) -> dict[bytes, int]:
-    """Return when the last intervals of keys ended, if it is stored."""
+    """Read when the last intervals of keys ended; empty if not stored."""
     table = reader.open_table(ENDED_TABLE)
     return {} if table is None else {key: int.from_bytes(value, "big", signed=True) for key, value in table.walk()}
 
 
 def write_ended(txn: WriteTxn, before: Mapping[bytes, int], after: Mapping[bytes, int]) -> None:
-    """Write it where it is different from before."""
+    """Write the changed ends of intervals."""
     table = txn.open_table(ENDED_TABLE)
     table.delete(before.keys() - after.keys())
     changed = ((key, end) for key, end in after.items() if before.get(key) != end)
@@ -119,13 +118,13 @@ def write_ended(txn: WriteTxn, before: Mapping[bytes, int], after: Mapping[bytes
 
 
 def write_pending(txn: WriteTxn, before: Mapping[bytes, PendingKey], after: Mapping[bytes, PendingKey]) -> None:
-    """Write what is pending where it is different from before."""
+    """Write the changed pending messages."""
     table = txn.open_table(PENDING_TABLE)
     table.delete(before.keys() - after.keys())
     table.put(sorted((key, _PACK.encode(one)) for key, one in after.items() if before.get(key) != one))
 
 
 def write_state(txn: WriteTxn, kept: ConflationState) -> None:
-    """Write the state of a conflated topic, in the transaction that makes it true."""
+    """Write the state of a conflated topic, in the transaction of the changes that it describes."""
     txn.open_table(STATE_TABLE).put([(_KEY, msgspec.json.encode(kept))])
     txn.raise_last_time(kept.clock)

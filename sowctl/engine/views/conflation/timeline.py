@@ -1,9 +1,9 @@
-"""Changes of a topic in the order of time: every publish, deletion and expiry in its journal.
+"""Changes of a topic in time order: every publish, deletion and expiry in its journal.
 
-A conflated topic depends on when its source changed, and journals carry times: so its state at any instant follows from
-them. Called by :mod:`sowctl.engine.views.conflation.conflated_source`, for itself and for what lies below it. Ruled by
-``behaviour`` 11.42 to 11.44: a publish is a change even where nothing is different, an expiry happens at its instant,
-and before an entry of the same instant (11.58).
+A conflated topic depends on the times of changes of its source. Journals contain these times, so its state at any
+instant can be computed from them. Called by :mod:`sowctl.engine.views.conflation.source_changes` and
+:mod:`sowctl.engine.views.conflation.conflation_store`. Ruled by ``behaviour`` 11.42 to 11.44: a publish is a change
+even if the message is equal; a record expires at its expiration time, before an entry of the same time (11.58).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class KeyChange(NamedTuple):
-    """One change: when (microseconds UTC), of which key, and the stored value since then; None where it is gone."""
+    """A change: time (microseconds UTC), key, and the new stored value; None if the record is removed."""
 
     time: int
     key: bytes
@@ -33,8 +33,8 @@ class KeyChange(NamedTuple):
 
 
 class LogStretch(NamedTuple):
-    """A stretch of the log and of time: entries behind the txid ``after`` and not behind ``until`` (None: to the end),
-    and what happened up to the instant ``at``, inclusive."""
+    """A range of the log and of time: entries after the txid ``after`` and up to ``until`` (None: to the end), and
+    changes up to the instant ``at``, inclusive."""
 
     after: int
     until: int | None
@@ -44,10 +44,10 @@ class LogStretch(NamedTuple):
 def iterate_topic_changes(
     instance: Instance, topic: TopicConfig, stretch: LogStretch, living: Mapping[bytes, int] | None = None
 ) -> Iterator[KeyChange]:
-    """The changes of a journalled topic, in the order of time.
+    """Yield the changes of a journalled topic in time order.
 
-    ``living``: the expirations of the records that there were behind the txid ``after``, None for the beginning of the
-    topic. Raises MissingError ``SOW-ENG-050`` where older journals are gone, and what reading the journal raises.
+    ``living``: the expirations of the records that existed at the txid ``after``, None to start at the beginning of the
+    topic. Raises MissingError ``SOW-ENG-050`` if older journals are missing, and the errors of reading the journal.
     """
     if not has_log(instance):
         return
@@ -56,9 +56,9 @@ def iterate_topic_changes(
     with open_log(instance, whole=True) as log:
         after = stretch.after
         if living is None:
-            # Every state of a transient topic begins behind its RecoveryPoint.
+            # The state of a transient topic begins after its RecoveryPoint.
             after = max(after, 0 if topic.file is not None else find_recovery_start(topic, log, instance))
-        # The entries are handed out one by one, for as long as the caller likes: files may be pruned meanwhile.
+        # The caller may consume entries slowly, and files may be pruned in the meantime.
         log.require_files_after(after)
         if not has_all_entries(topic, log, after):
             raise MissingError(
@@ -76,8 +76,8 @@ def iterate_topic_changes(
                 if lifetimes is not None:
                     yield from lifetimes.expire_until(time)
                     expiration = 0 if gone else read_expiration(value)
-                    # A message may come with an expiration that is over: it is there for the instant of its entry, and
-                    # times of changes never decrease.
+                    # A message may be published with an expiration in the past. It expires at the time of its entry,
+                    # because times of changes must not decrease.
                     lifetimes.put(key, expiration and max(expiration, time))
                 yield KeyChange(time, key, None if gone else value)
     if lifetimes is not None:
@@ -85,7 +85,7 @@ def iterate_topic_changes(
 
 
 class _Lifetimes:
-    """When the records of a topic expire: a heap of expirations, of which only the last one of each key holds."""
+    """The expirations of the records of a topic: a heap, in which only the latest item of each key is valid."""
 
     def __init__(self, living: Mapping[bytes, int]) -> None:
         self._last = {key: at for key, at in living.items() if at}
@@ -93,7 +93,7 @@ class _Lifetimes:
         heapq.heapify(self._heap)
 
     def put(self, key: bytes, expiration: int) -> None:
-        """A record was published, with its expiration, or deleted: 0 for none."""
+        """Set the expiration of a published record; 0 if it has none or is deleted."""
         if expiration:
             self._last[key] = expiration
             heapq.heappush(self._heap, (expiration, key))
@@ -101,10 +101,10 @@ class _Lifetimes:
             self._last.pop(key, None)
 
     def expire_until(self, time: int) -> Iterator[KeyChange]:
-        """The records that expire up to an instant, inclusive."""
+        """Yield the removal of records that expire up to an instant, inclusive."""
         while self._heap and self._heap[0][0] <= time:
             at, key = heapq.heappop(self._heap)
-            # Published anew or deleted since, the record that this entry was for is no longer there.
+            # Skip outdated items: the record was published again or deleted since.
             if self._last.get(key) == at:
                 del self._last[key]
                 yield KeyChange(at, key, None)
