@@ -321,7 +321,7 @@ def build_headers(keys: Sequence[bytes], values: Sequence[bytes], topic: str) ->
 
 
 def build_environment(instance: Instance, *, endless: bool = False) -> Environment:
-    """Build the environment of expressions: clock and instance. ``endless``: for subscriptions, which have no end."""
+    """Build the environment of expressions: clock and instance. ``endless``: for runs without an end."""
     from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
     config = instance.config

@@ -146,8 +146,8 @@ class Scan:
         return iter((pairs,))
 
     def scan_top_k(self, counts: QueryStatistics) -> Iterator[MatchedPairs] | None:
-        """Return records that include the first ones of the query, found by a :class:`TopKFilter`; None if the plan has
-        no such filter or records cannot be read as lines.
+        """Return records that include the first ones of the query, found by columns; None if the plan does not allow it
+        or records cannot be read as lines.
 
         Loads numpy. Raises the errors of reading.
         """

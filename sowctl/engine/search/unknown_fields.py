@@ -72,7 +72,7 @@ class UnknownFieldCheck:
         """Look for the fields in a source; ``numbers``: statistics of the query, None if it has not run yet."""
         if self._wanted == "ignore" or self._missing == {} or (self.refuses and numbers is not None):
             return
-        # A queue or conflated topic without a store is computed for each read, which this check is not worth.
+        # A queue or conflated topic without a store is computed for each read, which is too expensive for this check.
         if target.topic is not None and target.topic.derived is not None and source.base_source.stored_source is None:
             self._missing = {}
             return
