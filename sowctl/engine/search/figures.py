@@ -107,7 +107,7 @@ class QueryLimits(Struct):
     rejoined, 291 searching all; 60 %: 373 and 409; 70 %: 370 and 358."""
     prefilter_trial_records: int = 1000
     """Number of records after which :attr:`prefilter_max_share` is applied. A round number, not measured: a share
-    estimated from a thousand records is rarely off by more than three percent."""
+    estimated from a thousand records is rarely off by more than three percentage points."""
     prefilter_trial_blocks: int = 16
     """Number of journal blocks searched as a whole before :attr:`prefilter_max_share` is applied to the share of blocks
     that cannot be skipped. With a million messages of 220 bytes, searching all blocks took 0.04 s, cutting out the

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 20
-"""Attempts to open topics that are written to in between; so many that only a fault exhausts them."""
+"""Maximum number of attempts to open topics as of one instant while they are written to. Only a fault exhausts them."""
 
 Opener = Callable[["ViewInstant", OtherEntry], "Source"]
 """Opens a derived entry as of a moment; the returned source does not depend on the moment's sources."""

@@ -249,7 +249,7 @@ class SourceColumns:
         return Selection(np.concatenate(found) if found else _NO_ROWS, changed)
 
     def read_hashes(self, selection: Selection, side: int) -> Array:
-        """Return the distinct hashes of a text of the selected records, or more for all records of the base file."""
+        """Return the distinct hashes of a text of the selected records; for all records, also hashes of hidden ones."""
         found = []
         if selection.base is None:
             found += [self.base.read_codes(number, side)[1] for number in range(len(self.base.starts))]

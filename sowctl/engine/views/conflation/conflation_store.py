@@ -82,7 +82,7 @@ class ConflationStore:
     # queries ---------------------------------------------------------------------------------------------------------
 
     def is_current(self, kept: ConflationState | None) -> bool:
-        """Return whether a stored state is that of the moment: no publish since, and nothing due."""
+        """Return whether a stored state is that of the moment: no publish and no due output since."""
         if kept is None or not self._fits(kept) or kept.clock > self._at or 0 < kept.due <= self._at:
             return False
         lineage, last, _ = self._log()
