@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -197,11 +196,23 @@ def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback)
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
     """Append records to a new store; ``parts`` have about ``fold_part_records`` records each, in key order."""
-    while several := list(islice(parts, FOLD_LIMITS.transaction_parts)):
+    for several, size in _group_parts(parts):
         # Keys only increase, so each transaction appends at the end of the tree: no page is searched or split.
-        builder.run_transaction(
-            partial(_append_parts, several), pending=sum(sum(map(len, values)) for _, values in several)
-        )
+        builder.run_transaction(partial(_append_parts, several), pending=size)
+
+
+def _group_parts(parts: Iterable[Pairs]) -> Iterator[tuple[list[Pairs], int]]:
+    """Yield the parts of each transaction, with the bytes of their values."""
+    several: list[Pairs] = []
+    size = 0
+    for part in parts:
+        several.append(part)
+        size += sum(map(len, part[1]))
+        if len(several) >= FOLD_LIMITS.transaction_parts or size >= FOLD_LIMITS.transaction_bytes:
+            yield several, size
+            several, size = [], 0
+    if several:
+        yield several, size
 
 
 def _append_parts(several: list[Pairs], txn: WriteTxn) -> None:

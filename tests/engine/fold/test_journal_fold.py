@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sowctl.engine.fold import journal_fold
@@ -9,7 +11,12 @@ from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.topics.positions import open_log
 from sowctl.identity.keyspace import KEYSPACE_LIMITS
 from sowctl.journal.reader import Journal
+from sowctl.store.builder import build_store
+from sowctl.store.codec import encode_record
+from sowctl.store.env import Store
+from tests.support.faults import CountingSeam
 from tests.support.instances import Lab, message
+from tests.support.stores import DEFINITION
 
 REF = ("t", "json")
 
@@ -49,3 +56,23 @@ def test_blocks_that_are_kept_count_with_their_columns(lab: Lab, monkeypatch: py
             first = [block.first_txid for block in held.read_first()]
             assert [block.first_txid for block in held.read_again()] == first
         assert (len(first), len(reads)) == (len(headers), passes)
+
+
+@pytest.mark.parametrize(("size", "transactions"), [(100, 1), (100_000, 4)])
+def test_transactions_with_large_values_have_fewer_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, transactions: int
+) -> None:
+    monkeypatch.setattr(FOLD_LIMITS, "transaction_bytes", 1_000_000)
+    keys = [number.to_bytes(8, "big") for number in range(40)]
+    values = [encode_record(key, bytes(8), 1, 1, 0, 0, b"x" * size) for key in keys]
+    seam = CountingSeam(["lmdb.commit"])
+    with build_store(tmp_path / "t.sow", DEFINITION, seam=seam, now=1) as builder:
+        before = seam.count
+        journal_fold.append_sorted(
+            builder, iter([(keys[at : at + 5], values[at : at + 5]) for at in range(0, len(keys), 5)])
+        )
+        assert seam.count - before == transactions
+        builder.finish()
+        builder.install()
+    with Store.open(tmp_path / "t.sow", write=False) as store, store.open_snapshot() as snapshot:
+        assert snapshot.read_values(keys) == dict(zip(keys, values, strict=True))
