@@ -38,10 +38,10 @@ class FlushFigures(Struct, frozen=True):
     """The figures that decide a flush.
 
     ``changes``: changes in runs and memory; ``memory_changes``: those in memory, with ``held_bytes`` bytes of values;
-    ``runs``: number of sorted runs of the store; ``records``: records and versions in the store, a file of
-    ``file_bytes``; ``applied_changes``: changes that the session has already applied. ``allows_runs``: the topic has a
-    journal, and runs support all parts of its store. ``flushes_to_runs``: an earlier plan of the session chose runs.
-    ``is_merge_running``: another process is filling a new store.
+    ``runs``: number of sorted runs of the store, files of ``run_bytes``; ``records``: records and versions in the
+    store, a file of ``file_bytes``; ``applied_changes``: changes that the session has already applied. ``allows_runs``:
+    the topic has a journal, and runs support all parts of its store. ``flushes_to_runs``: an earlier plan of the
+    session chose runs. ``is_merge_running``: another process is filling a new store.
     """
 
     changes: int
@@ -50,6 +50,7 @@ class FlushFigures(Struct, frozen=True):
     runs: int
     records: int
     file_bytes: int
+    run_bytes: int = 0
     applied_changes: int = 0
     has_history: bool = False
     allows_runs: bool = True
@@ -71,7 +72,8 @@ class FlushFigures(Struct, frozen=True):
     def exceeds_transaction(self) -> bool:
         """Return whether runs and memory exceed the changes that one transaction of the store may make."""
         changes, size = limits.compute_in_place_limits(self.file_bytes)
-        return self.changes >= changes or self.held_bytes >= size
+        # In place, the runs are read into memory as a whole.
+        return self.changes >= changes or self.held_bytes + self.run_bytes >= size
 
     @property
     def needs_new_store(self) -> bool:
@@ -104,6 +106,7 @@ def build_figures(
         runs=len(memtable.runs),
         records=records,
         file_bytes=file_bytes,
+        run_bytes=sum(run.bytes for run in memtable.runs),
         has_history=has_history,
         allows_runs=is_journalled and supports_runs(meta, history=has_history),
         is_merge_running=is_building and bool(memtable.runs or not records),
@@ -198,7 +201,9 @@ def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
 def describe_flush(figures: FlushFigures, plan: FlushPlan) -> str:
     """Describe a plan in one line: action, figures, reason."""
     held = f", {format_bytes(figures.held_bytes)} in memory" if figures.held_bytes else ""
-    beside = f", {format_count(figures.runs, 'sorted run')}" if figures.runs else ""
+    beside = (
+        f", {format_count(figures.runs, 'sorted run')} of {format_bytes(figures.run_bytes)}" if figures.runs else ""
+    )
     changes, records = format_count(figures.changes, "change"), format_count(figures.records, "record")
     counts = f"{changes}{held}{beside}, {records} in the store"
     return f"{plan.step.value} ({counts}): {plan.reason}"

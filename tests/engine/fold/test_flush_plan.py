@@ -23,6 +23,7 @@ from sowctl.engine.fold.limits import MEMTABLE_LIMITS
 
 KEEP, IN_PLACE, RUN, RUN_THEN_MERGE, MERGE, MERGE_NOW = FlushStep
 MUCH = MEMTABLE_LIMITS.changes
+MUCH_BYTES = MEMTABLE_LIMITS.bytes
 LARGE = 10 * MUCH
 """Record count of a store that is large compared with the changes that fit into memory."""
 
@@ -49,6 +50,7 @@ def _figures(**known: Any) -> FlushFigures:
         ({"changes": 3 * LARGE, "flushes_to_runs": True, "runs": 7}, RUN_THEN_MERGE, True),
         # runs of other processes, too many changes for a transaction, and another process that merges
         ({"changes": LARGE // 5, "runs": 2}, RUN_THEN_MERGE, False),
+        ({"runs": 2, "run_bytes": MUCH_BYTES}, RUN_THEN_MERGE, False),
         ({"runs": 2}, IN_PLACE, False),
         ({"runs": 2, "is_merge_running": True}, RUN, False),
     ],
@@ -73,6 +75,9 @@ def test_a_full_memtable(known: dict[str, Any], step: FlushStep, to_runs: bool) 
         ({"runs": 1}, False, KEEP),
         ({"runs": 1}, True, IN_PLACE),
         ({"runs": 1, "records": 1000}, False, IN_PLACE),
+        # a few large values in runs are too much for memory and for one transaction
+        ({"runs": 1, "records": 1000, "run_bytes": 2 * MUCH_BYTES}, False, RUN_THEN_MERGE),
+        ({"runs": 1, "records": 1000, "run_bytes": 2 * MUCH_BYTES, "memory_changes": 0}, False, MERGE),
         # the end of a session that has flushed to runs
         ({"flushes_to_runs": True}, False, IN_PLACE),
         ({"flushes_to_runs": True, "runs": 3}, False, RUN_THEN_MERGE),
@@ -90,6 +95,7 @@ def test_the_end_of_a_session(known: dict[str, Any], is_full: bool, step: FlushS
         ({}, IN_PLACE),
         ({"changes": MUCH}, IN_PLACE),
         ({"changes": MUCH, "runs": 1}, MERGE_NOW),
+        ({"runs": 1, "run_bytes": MUCH_BYTES}, MERGE_NOW),
         ({"changes": MUCH, "records": 0}, MERGE_NOW),
         ({"changes": 9, "runs": 1, "flushes_to_runs": True}, MERGE_NOW),
         ({"changes": MUCH, "runs": 1, "allows_runs": False}, IN_PLACE),
@@ -106,6 +112,7 @@ def test_everything_at_once(known: dict[str, Any], step: FlushStep) -> None:
         ({}, KEEP),
         ({"changes": MUCH}, KEEP),
         ({"changes": MUCH, "runs": 1}, RUN_THEN_MERGE),
+        ({"runs": 1, "run_bytes": MUCH_BYTES}, RUN_THEN_MERGE),
         ({"changes": MUCH, "runs": 1, "memory_changes": 0}, MERGE),
         ({"changes": MUCH, "records": 0}, MERGE),
         ({"changes": MUCH, "records": 0, "is_merge_running": True}, RUN_THEN_MERGE),
@@ -125,12 +132,13 @@ FIGURES = st.builds(
     runs=st.integers(0, 9),
     records=st.integers(0, 10_000_000),
     file_bytes=st.integers(0, 1 << 34),
+    run_bytes=st.integers(0, 1 << 30),
     applied_changes=st.integers(0, 10_000_000),
     has_history=st.booleans(),
     allows_runs=st.booleans(),
     flushes_to_runs=st.booleans(),
     is_merge_running=st.booleans(),
-).map(lambda found: found if found.runs else replace(found, memory_changes=found.changes))
+).map(lambda found: found if found.runs else replace(found, memory_changes=found.changes, run_bytes=0))
 
 
 @given(FIGURES, st.booleans())
