@@ -177,6 +177,9 @@ def _encode_strings(spans: TextSpans) -> tuple[Array, list[bytes]]:
         cut = list(spans)
         known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
         return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
+    if spans.begins.min(initial=_WORD_BYTES) < _WORD_BYTES:
+        # Texts that were copied out of a text have lost the bytes in front of it, which the first words include.
+        raw, ends = bytes(_WORD_BYTES) + bytes(raw), ends + _WORD_BYTES
     # An eight-byte number for every position of the text, and masks that keep its last bytes.
     words = np.ndarray((len(raw) - _WORD_BYTES + 1,), "<u8", raw, 0, (1,))
     keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD_BYTES + 1)], "u8")

@@ -147,6 +147,17 @@ def test_most_of_what_a_publisher_sends_is_read_by_shapes() -> None:
     assert check([b'{"region":null}', *messages], slots) == 201
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("texts", [("B", "S"), ("S", "S", "B"), ("xyz", "aaa", "aaa"), ("", "a"), ("123456789", "a")])
+def test_few_messages_of_a_shape_among_many(texts: Sequence[str], count: int) -> None:
+    """The texts of few messages are copied out of the text of all messages."""
+    messages = [b'{"b":%d}' % number for number in range(6000)]
+    # The shape of the message at two thirds is tried first, and on all messages.
+    for number in range(count):
+        messages[4000 + number] = b'{"a":"%s"}' % texts[number % len(texts)].encode()
+    assert check(messages) == 6000
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(messages=blocks(), random=st.randoms(use_true_random=False))
 def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], random: Any) -> None:
