@@ -101,8 +101,10 @@ def _follower(lab: Lab) -> Work:
 
     def work(child: Child) -> None:
         seen: dict[tuple[int, int], int] = {}
-        told, goes_on, last = 0, _until_told(child), False
-        while goes_on() or not (last := not last):
+        told, goes_on, is_last = 0, _until_told(child), False
+        while not is_last:
+            # Asked before a run: the last run begins after all messages are published.
+            is_last = not goes_on()
             with (
                 lab.open() as instance,
                 instance.place(str(lab.directory / "a.bookmarks"), "c", "1", every=0.05) as place,
