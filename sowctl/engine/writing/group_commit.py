@@ -152,6 +152,8 @@ class GroupCommit:
         held = {part.writer.ref for part in group.written[0].parts}
         return (
             self._can_group(shares)
+            # Entries that are appended while a sync is under way may miss it, and count as synced with it.
+            and group.synced is None
             # A refused message may end the run: nothing after it is written before that is known.
             and not last.rejected
             and held.issuperset(share.writer.ref for share in shares)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from threading import Event
+from time import sleep
+from typing import Any
 
 import pytest
 
@@ -19,7 +23,7 @@ from sowctl.engine.writing.group_commit import MESSAGE_OVERHEAD_BYTES
 from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.seam import SEAM
+from sowctl.seam import SEAM, Seam
 from tests.engine.writing.test_interrupted import Once
 from tests.support.faults import CountingSeam, FailAt
 from tests.support.instances import Lab, message
@@ -175,6 +179,54 @@ def test_envelopes_of_other_topics_go_on_under_locks_of_their_own(lab: Lab) -> N
     assert report.published == len(names)
     for name in set(names):
         assert len(lab.query(name)) == names.count(name)
+
+
+class LateSync(Seam):
+    """Begins a sync before the transaction beside it ends, and delays it. ``size``: that of the file when it began."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._begun = Event()
+
+    def call(self, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if point == "file.write":
+            self._begun.clear()
+        elif point == "lmdb.commit":
+            self._begun.wait(0.2)
+        elif function is os.fdatasync:
+            size = os.fstat(args[0]).st_size
+            self._begun.set()
+            sleep(0.1)
+            function(*args, **kwargs)
+            self.size = size
+            return None
+        return function(*args, **kwargs)
+
+
+def test_nothing_joins_batches_whose_sync_is_under_way(lab: Lab) -> None:
+    lab.publish("t", *_messages(1))
+    lab.publish("alone", *_messages(1))
+    lab.seam = seam = LateSync()
+    # A batch for a topic without a journal is synced at once.
+    names = ["t", "alone", "t", "t"]
+    lines = b"".join(
+        b'{"topic":"%s","data":%s}\n' % (name.encode(), message(id=n).encode()) for n, name in enumerate(names)
+    )
+    synced: list[bool] = []
+
+    def compare_sizes(_: AcknowledgedBatch) -> None:
+        synced.append(lab.journals()[-1].stat().st_size == seam.size)
+
+    report = publish_messages(
+        lab.open(),
+        None,
+        [("in", FrameReader(io.BytesIO(lines), "envelope"))],
+        PublishOptions(linger=9),
+        on_acknowledged=compare_sizes,
+    )
+    assert report.published == len(names)
+    assert synced
+    assert all(synced)
 
 
 @pytest.mark.parametrize("after", [False, True])
