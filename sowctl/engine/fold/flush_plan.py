@@ -126,6 +126,9 @@ class FlushPlan(Struct, frozen=True):
         return self.step in (FlushStep.MERGE, FlushStep.RUN_THEN_MERGE)
 
 
+_FIRST_LOAD_REASON = "a first load goes from memory into a new store"
+
+
 def plan_full_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
     """Plan the flush of a full memtable during a session, which may publish more.
 
@@ -147,7 +150,7 @@ def plan_full_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> Flush
         return FlushPlan(FlushStep.IN_PLACE, "the session has changed a small part of the store")
     merge = limits.needs_merge(figures.changes, figures.records)
     if merge and figures.is_first_load and not keeps_lock:
-        return FlushPlan(FlushStep.MERGE, "a first load goes from memory into a new store", to_runs)
+        return FlushPlan(FlushStep.MERGE, _FIRST_LOAD_REASON, to_runs)
     if merge:
         return FlushPlan(FlushStep.RUN_THEN_MERGE, "runs and memory are large beside the store", to_runs)
     if to_runs:
@@ -169,7 +172,9 @@ def plan_final_flush(figures: FlushFigures, *, is_memtable_full: bool) -> FlushP
             return FlushPlan(FlushStep.KEEP, "the runs are small beside the store")
     if not figures.needs_new_store:
         return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", to_runs)
-    return _plan_last_merge(figures, "the end of a session that has written runs")
+    if to_runs and figures.runs:
+        return _plan_last_merge(figures, "the end of a session that has written runs")
+    return _plan_last_merge(figures, "runs and memory exceed one transaction")
 
 
 def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
@@ -177,7 +182,9 @@ def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
     to_runs = figures.flushes_to_runs
     if figures.memory_changes and not figures.is_first_load:
         return FlushPlan(FlushStep.RUN_THEN_MERGE, reason, to_runs)
-    return FlushPlan(FlushStep.MERGE, "all changes are in runs, or a first load in memory", to_runs)
+    if figures.is_first_load:
+        return FlushPlan(FlushStep.MERGE, _FIRST_LOAD_REASON, to_runs)
+    return FlushPlan(FlushStep.MERGE, f"{reason}; all changes are in runs", to_runs)
 
 
 def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:

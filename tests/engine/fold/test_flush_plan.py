@@ -124,6 +124,23 @@ def test_before_everything_at_once(known: dict[str, Any], step: FlushStep) -> No
     assert plan.step is step, plan.reason
 
 
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({"flushes_to_runs": True, "runs": 3}, "the end of a session that has written runs"),
+        (
+            {"flushes_to_runs": True, "runs": 3, "memory_changes": 0},
+            "the end of a session that has written runs; all changes are in runs",
+        ),
+        # what another process has left, and the rest of a first load
+        ({"runs": 1, "records": 1000, "changes": MUCH}, "runs and memory exceed one transaction"),
+        ({"flushes_to_runs": True, "records": 0, "changes": MUCH}, "a first load goes from memory into a new store"),
+    ],
+)
+def test_the_reason_of_the_last_merge(known: dict[str, Any], reason: str) -> None:
+    assert plan_final_flush(_figures(**known), is_memtable_full=False).reason == reason
+
+
 FIGURES = st.builds(
     FlushFigures,
     changes=st.integers(0, 10_000_000),
