@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
+import subprocess
+import sys
+import time
 from pathlib import Path
 from shutil import rmtree
 
@@ -133,3 +138,31 @@ def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
         assert all(what in drawn.err for what in told), argv
         assert drawn.err.endswith("\x1b[K") or drawn.err.endswith("\n"), argv
         assert "\x1b[K" not in silent.err
+
+
+def test_the_line_of_publish_is_erased_before_messages(cli: Cli) -> None:
+    assert cli("demo", "d").status == 0
+    argv = ("publish", "orders", "-c", "d/sowctl.xml", "--on-error", "skip", "--verbose", "--progress", "always")
+    with subprocess.Popen(
+        (sys.executable, "-m", "sowctl", *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        text = b""
+        # One message after the other, until the line is drawn; then one that is refused.
+        for number in range(1000):
+            running.stdin.write(b'{"orderId":%d}\n' % number)
+            running.stdin.flush()
+            time.sleep(0.05)
+            if select.select((running.stderr,), (), (), 0)[0]:
+                text += os.read(running.stderr.fileno(), 1 << 16)
+            if b" published, " in text:
+                break
+        running.stdin.write(b"{oops\n")
+        running.stdin.close()
+        text += running.stderr.read()
+    assert running.returncode == 3
+    visible = [line.rpartition(b"\r\x1b[K")[2] for line in text.split(b"\n")]
+    assert b" published, " in text
+    assert not any(b" published, " in line for line in visible)
+    assert any(line.startswith(b"warning: [SOW-MSG-002]") for line in visible)

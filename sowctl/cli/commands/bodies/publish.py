@@ -239,8 +239,7 @@ class PublishRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._line:
-            self.invocation.streams.write_stderr("")
+        self._erase_progress()
         self._warnings.__exit__()
         if self._file is not None:
             self._file.close()
@@ -493,9 +492,17 @@ class PublishRun:
         if now - self._drawn < _DRAW_INTERVAL_SECONDS:
             return
         self._drawn, self._line = now, True
+        # Warnings and the plans of --verbose replace the line; they are not appended to it.
+        self.invocation.streams.under = self._erase_progress
         rate = self.published / (now - self._started)
         # A growing file may be longer by now.
         known = 0 < place <= self._size
         left = format_duration((now - self._started) * (self._size - place) / place, whole=True) if known else ""
         rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""
         self.invocation.streams.draw_line(f"{self.published:,} published, {format_rate(rate)}{rest} ")
+
+    def _erase_progress(self) -> None:
+        """Erase the line before other output; it may be drawn again."""
+        if self._line:
+            self._line = False
+            self.invocation.streams.draw_line("")
