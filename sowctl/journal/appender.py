@@ -86,8 +86,10 @@ class Appender:
     def sync(self) -> None:
         """Sync the file to disk."""
         # fdatasync also writes the file size, which reading needs; it omits times, which saves one write of the inode.
+        # The offset is read before the call: bytes that are appended during it may not be on disk.
+        offset = self.offset
         self._seam.call("file.sync", os.fdatasync, self.fd)
-        self.synced = self.offset
+        self.synced = offset
 
     def truncate_unsynced(self) -> None:
         """Cut off everything that is not known to be on disk."""

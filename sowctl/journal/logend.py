@@ -191,13 +191,14 @@ class LogEnd:
         """Sync all appended blocks, which acknowledges them. Raises StorageError ``SOW-JRN-021``."""
         if self.file.synced == self.file.offset:
             return
+        last_txid = self.last_txid
         try:
             self.file.sync()
         except OSError as error:
             raise self._stop_after_failure(error) from error
         # The txids are acknowledged only from this point on.
-        self._has_written = self._has_written or self.last_txid > self.synced_txid
-        self.synced_txid = self.last_txid
+        self._has_written = self._has_written or last_txid > self.synced_txid
+        self.synced_txid = last_txid
 
     def abort_group(self) -> None:
         """Abort an open group, if there is one; its txids stay used."""

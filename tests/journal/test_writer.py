@@ -8,9 +8,11 @@ import stat
 import threading
 import time
 from array import array
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.reader import Journal
-from sowctl.seam import SEAM
+from sowctl.seam import SEAM, Seam
 from tests.support.faults import CountingSeam
 from tests.support.journals import (
     INSTANCE,
@@ -106,6 +108,26 @@ def test_what_is_not_synced_is_synced_when_the_lock_goes(tmp_path: Path) -> None
             writer.append_group(group([b"x"]), 1000)
             assert (writer.last_txid, writer.synced_txid) == (1, 0)
         assert writer.synced_txid == 1
+
+
+def test_what_is_appended_during_a_sync_is_not_synced_by_it(tmp_path: Path) -> None:
+    class AppendDuringSync(Seam):
+        """Appends a group while the first of two syncs is under way."""
+
+        def call(self, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            found = function(*args, **kwargs)
+            if point == "file.sync" and armed and armed.pop():
+                writer.append_group(group([b"y"]), 1000)
+            return found
+
+    armed: list[bool] = []
+    with open_writer(tmp_path, AppendDuringSync()) as writer, writer.hold_lock():
+        writer.append_group(group([b"x"]), 1000)
+        armed.append(True)
+        writer.sync()
+        assert (writer.last_txid, writer.synced_txid) == (2, 1)
+        writer.sync()
+        assert writer.synced_txid == 2
 
 
 @pytest.mark.parametrize("codec", [CODEC_NONE, CODEC_ZSTD])
