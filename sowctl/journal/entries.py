@@ -3,9 +3,10 @@
 All writers of entries build an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, key changes. The
 journal appends it, and a decoded block is one again, with columns on the block's memory. The stored values of records
 are built from it (:mod:`sowctl.engine.fold.blocks`). Operations on a whole batch use :data:`ENTRY_COLUMNS`: a new field
-of an entry needs a row there and a field in :class:`EntryBatch` and :class:`Entry`. A batch of one message is cheap: it
-needs no array before the journal encodes it, and no numpy. Code that computes with numpy reads the columns of a batch
-through :mod:`sowctl.journal.arrays`.
+of an entry needs a row there and a field in :class:`EntryBatch` and :class:`Entry`; a field of messages also needs one
+in :class:`~sowctl.engine.writing.prepare.PreparedMessages`. A batch of one message is cheap: it needs no array
+before the journal encodes it, and no numpy. Code that computes with numpy reads the columns of a batch through
+:mod:`sowctl.journal.arrays`.
 """
 
 from __future__ import annotations
